@@ -1,0 +1,203 @@
+"""What a plugin hands over, and the protocols the data path calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from flowjoin._model.element_registry import ElementRegistry
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.information_element import Value
+
+__all__ = [
+    "API_VERSION",
+    "Batching",
+    "Counter",
+    "Enricher",
+    "EnricherType",
+    "Exporter",
+    "ExporterType",
+    "Logger",
+    "LookupType",
+    "PluginContext",
+    "SourceType",
+]
+
+API_VERSION = 1
+
+ConfigT = TypeVar("ConfigT")
+ProtocolT = TypeVar("ProtocolT")
+
+
+class Logger(Protocol):
+    """A structured logger: ``log.info("file_rotated", path=…)``; what repeats is thinned out by the core."""
+
+    def debug(self, event: str, **facts: object) -> object: ...
+    def info(self, event: str, **facts: object) -> object: ...
+    def warning(self, event: str, **facts: object) -> object: ...
+    def error(self, event: str, **facts: object) -> object: ...
+
+
+class Counter(Protocol):
+    """A number that only grows."""
+
+    def inc(self, amount: float = 1) -> object: ...
+
+
+class PluginContext(Protocol):
+    """What the core gives to a plugin's ``open``."""
+
+    @property
+    def name(self) -> str:
+        """The instance's name in the configuration."""
+        ...
+
+    @property
+    def log(self) -> Logger:
+        """Bound to the instance's name."""
+        ...
+
+    @property
+    def state_directory(self) -> Path | None:
+        """A directory of the instance's own that outlives restarts; None without a state directory."""
+        ...
+
+    @property
+    def instance_id(self) -> str:
+        """Names this installation of flowjoin, for ever where it has a state directory."""
+        ...
+
+    @property
+    def cluster_uuid(self) -> str:
+        """The cluster's UUID, canonical text."""
+        ...
+
+    @property
+    def compatibility(self) -> str:
+        """``antrea-2.7`` or ``antrea-2.3``."""
+        ...
+
+    @property
+    def registry(self) -> ElementRegistry:
+        """Every Information Element this program knows."""
+        ...
+
+    def counter(self, name: str, documentation: str) -> Counter:
+        """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""
+        ...
+
+    def lookup(self, protocol: type[ProtocolT]) -> ProtocolT:
+        """What provides a look-up protocol; the first configured provider wins.
+
+        Raises:
+            ConfigError: nothing configured under ``lookups:`` provides it.
+        """
+        ...
+
+
+class Exporter(Protocol):
+    """A way out, opened."""
+
+    async def export(self, batch: FlowBatch) -> None:
+        """Deliver the whole batch; return when the destination has accepted it.
+
+        One call at a time per instance. The batch is neither changed nor kept.
+
+        Raises:
+            RetryableExportError: the destination cannot take it now.
+            PermanentExportError: it will never take some rows.
+        """
+        ...
+
+
+class Enricher(Protocol):
+    """Adds elements, fills empty ones; never changes a given value, never drops a row."""
+
+    def enrich(self, batch: FlowBatch) -> Mapping[str, Sequence[Value]]:
+        """Columns for elements it declared to add or to fill; no I/O."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batching:
+    """When a lane closes a batch: whichever comes first.
+
+    Attributes:
+        records: rows.
+        octets: estimated size in memory.
+        interval: seconds since the batch's first row; 0 delivers what is there.
+    """
+
+    records: int = 4096
+    octets: int = 4 * 1024 * 1024
+    interval: float = 0.0
+
+
+def _default_batching(_config: Any) -> Batching:  # any plugin's configuration fits
+    return Batching()
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterType:
+    """An exporter plugin.
+
+    Attributes:
+        name: the ``type`` written in the configuration.
+        config: a frozen dataclass; its fields are the keys (snake_case here, lowerCamelCase there).
+        open: gives an async context manager that yields the Exporter. Leaving it flushes within the
+            grace time; under cancellation it closes anyway.
+        api_version: the ``API_VERSION`` it was written for.
+        batching: how large its batches should be.
+    """
+
+    name: str
+    config: type[Any]
+    open: Callable[[Any, PluginContext], AbstractAsyncContextManager[Exporter]]
+    api_version: int
+    batching: Callable[[Any], Batching] = _default_batching
+
+
+@dataclass(frozen=True, slots=True)
+class EnricherType:
+    """An enricher plugin.
+
+    Attributes:
+        adds: names of elements that become columns of every schema.
+        fills: names of elements it gives a value where the record had the default.
+        open: yields the Enricher; owns the task that refreshes its tables.
+    """
+
+    name: str
+    config: type[Any]
+    adds: tuple[str, ...]
+    fills: tuple[str, ...]
+    open: Callable[[Any, PluginContext], AbstractAsyncContextManager[Enricher]]
+    api_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceType:
+    """A source plugin; its batches go straight to enrichers and lanes."""
+
+    name: str
+    config: type[Any]
+    open: Callable[[Any, PluginContext], AbstractAsyncContextManager[AsyncIterator[FlowBatch]]]
+    api_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookupType:
+    """A provider of look-up protocols.
+
+    Attributes:
+        provides: the protocols the opened object implements.
+    """
+
+    name: str
+    config: type[Any]
+    provides: tuple[type[Any], ...]
+    open: Callable[[Any, PluginContext], AbstractAsyncContextManager[object]]
+    api_version: int
