@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
-
-from flowjoin._model.flow_schema import FlowSchema
-from flowjoin._model.information_element import Value
-
 __all__ = ["FlowBatch"]
 
 

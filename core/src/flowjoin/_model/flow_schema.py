@@ -21,6 +21,8 @@ class FlowOrigin(enum.Enum):
 
 
 class AddressFamily(enum.IntEnum):
+    """IP version, which is also the value."""
+
     IPV4 = 4
     IPV6 = 6
 

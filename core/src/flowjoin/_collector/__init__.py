@@ -1,0 +1,1 @@
+"""Collecting Process: sockets and files to whole Messages, with their Transport Sessions."""

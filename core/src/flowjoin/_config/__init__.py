@@ -1,0 +1,1 @@
+"""One YAML file to frozen values, with exact error paths."""

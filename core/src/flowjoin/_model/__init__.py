@@ -1,0 +1,1 @@
+"""Values and errors that every part speaks in; imports nothing but the standard library."""

@@ -1,0 +1,1 @@
+"""Wires the stages together: assembly, delivery lanes, supervision, shutdown."""

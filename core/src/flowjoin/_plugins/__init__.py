@@ -1,0 +1,1 @@
+"""Discovery, validation and life of plugins; the only caller of pluggy."""
