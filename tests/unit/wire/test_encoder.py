@@ -266,7 +266,7 @@ def test_records_are_split_by_their_true_size() -> None:
     events = [event for message in messages for event in decoder.receive_message(message, UDP, 0.0)]
     assert records(events) == rows
     assert max(map(len, messages)) <= 512
-    assert len(messages) == 4
+    assert [len(records(decoder.receive_message(message, UDP, 0.0))) for message in messages] == [1, 3, 2, 1, 1]
 
 
 def test_no_records_make_no_message() -> None:
