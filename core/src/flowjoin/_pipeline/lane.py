@@ -14,7 +14,7 @@ This lane keeps its rows in memory: it promises nothing across a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from math import inf, isfinite
@@ -139,7 +139,7 @@ class Lane:
     async def _attempt(self, exporter: Exporter, part: Part) -> None:
         try:
             await exporter.export(part.rows())
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 - whatever a plugin raises is handled by its type
             pause = self._failed(part, single_cause(exc))
             if pause is not None:
                 await self._pause(pause)
@@ -209,7 +209,7 @@ class Lane:
             return pause
         return min(retry_after, _LONGEST_RETRY_AFTER)
 
-    def _are_rows_of(self, part: Part, rows: tuple[int, ...] | None) -> bool:
+    def _are_rows_of(self, part: Part, rows: Sequence[object] | None) -> bool:
         return rows is None or all(isinstance(row, int) and 0 <= row < len(part) for row in rows)
 
     def _log_dead_letters(self, part: Part, refused: set[int], exc: Exception) -> None:

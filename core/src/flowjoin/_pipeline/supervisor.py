@@ -82,7 +82,7 @@ async def keep_open(
                 except Exception as exc:
                     bug = exc
                     raise
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 - a plugin's context may raise anything
             failure = single_cause(exc)
         if bug is not None:
             raise bug
