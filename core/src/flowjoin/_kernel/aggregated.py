@@ -10,10 +10,11 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
+from flowjoin._kernel.flow_keys import aggregated_key
 from flowjoin._kernel.flow_table import FlowTable
 from flowjoin._kernel.http_vals import merge_http_vals
 from flowjoin._kernel.later_records import LaterRecords, Place, replace_text
-from flowjoin._kernel.rows import Row, RowReader
+from flowjoin._kernel.rows import Row, RowReader, positions_of
 from flowjoin._kernel.strings import Strings
 from flowjoin._kernel.tally import Tally
 from flowjoin._model.flow_schema import AddressFamily, FlowSchema
@@ -92,7 +93,6 @@ _COUNTERS_AT: Final = len(_CORE)
 _REST_AT: Final = _COUNTERS_AT + len(_COUNTERS)
 # What the external half of a from-external flow knows better, whichever half came first.
 _COPIED: Final = ("sourceIPv4Address", "sourceTransportPort", "proxySnatIPv4", "proxySnatPort", "flowType")
-_KEY: Final = struct.Struct(">HHB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,13 @@ class AggregatedFlows:
 
     def compile(self, plan: Plan) -> AggregatedRows:
         """Prepare for the records of a Template."""
-        moved = {move.element for move in plan.moves}
+        positions = positions_of(plan)
         return AggregatedRows(
-            read=RowReader(self._elements, plan, {"clusterId": self._cluster_id}),
-            has_http_vals="httpVals" in moved,
+            read=RowReader(self._elements, positions, {"clusterId": self._cluster_id}),
+            has_http_vals="httpVals" in positions,
             later=LaterRecords(
                 [place.slot for place in self._places.values()],
-                {name: place.at for name, place in self._places.items() if name in moved},
+                {name: place.at for name, place in self._places.items() if name in positions},
             ),
         )
 
@@ -161,9 +161,7 @@ class AggregatedFlows:
         flow_type, ingress_action, egress_action = row[3], row[4], row[5]
         snat_address, source_pod, destination_pod = row[11], row[13], row[14]
         # A Node that takes a connection from outside and forwards it, with source NAT, to a Pod elsewhere.
-        is_external_half = (
-            flow_type == _FROM_EXTERNAL and not destination_pod and snat_address != self._no_address
-        )
+        is_external_half = flow_type == _FROM_EXTERNAL and not destination_pod and snat_address != self._no_address
         # The other Node sees the connection too, unless it was denied before; what its ingress drops, it saw.
         needs_join = (
             (flow_type == _INTER_NODE or is_external_half)
@@ -175,9 +173,9 @@ class AggregatedFlows:
         else:
             side = _DESTINATION if destination_pod and not source_pod else _NEITHER
         if is_external_half:
-            key = snat_address + row[7] + _KEY.pack(row[12], row[9], row[10])
+            key = aggregated_key(snat_address, row[7], row[12], row[9], row[10])
         else:
-            key = row[6] + row[7] + _KEY.pack(row[8], row[9], row[10])
+            key = aggregated_key(*row[6:11])
 
         handle = self._table.find(key)
         if handle is None:
@@ -241,9 +239,7 @@ class AggregatedFlows:
             for place in self._copied:
                 place.write(state, row[place.at], self._strings)
 
-    def _aggregate(
-        self, state: bytearray, row: Row, rows: AggregatedRows, side: int, *, is_one_sided: bool
-    ) -> bool:
+    def _aggregate(self, state: bytearray, row: Row, rows: AggregatedRows, side: int, *, is_one_sided: bool) -> bool:
         """Merge counters, times and what changes with them; False if the side knew as much already."""
         start, end, reason = row[0], row[1], row[2]
         flow_end, source_end, destination_end, stored_reason, stored_side = _TIMES.unpack_from(state, _TIMES_AT)
@@ -271,9 +267,7 @@ class AggregatedFlows:
             of_sum.add(state, row, (of_source, of_destination), is_latest=is_latest)
         return True
 
-    def _count(
-        self, state: bytearray, row: Row, seconds: int, of_side: tuple[bool, bool], *, is_latest: bool
-    ) -> None:
+    def _count(self, state: bytearray, row: Row, seconds: int, of_side: tuple[bool, bool], *, is_latest: bool) -> None:
         deltas = self._clamped(row[_COUNTERS_AT : _COUNTERS_AT + 4])
         totals = row[_COUNTERS_AT + 4 : _REST_AT]
         octets = reverse_octets = 0

@@ -11,24 +11,26 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from flowjoin._kernel.flow_keys import aggregated_key, plain_key
 from flowjoin._kernel.flow_table import FlowTable
 from flowjoin._kernel.later_records import LaterRecords, Place
 from flowjoin._kernel.original_exporters import NO_IPV4, NO_IPV6, exporter_key
 from flowjoin._kernel.plain_times import PlainTimes
-from flowjoin._kernel.rows import Row, RowReader
+from flowjoin._kernel.rows import Row, RowReader, positions_of
 from flowjoin._kernel.strings import Strings
 from flowjoin._kernel.tally import Tally, add_bounded
-from flowjoin._model.flow_schema import AddressFamily, FlowSchema
+from flowjoin._model.flow_schema import FlowSchema
 from flowjoin._model.information_element import MergeRule
 from flowjoin._model.plan import Plan
 from flowjoin._model.schemas import of_family
 from flowjoin._model.state_layout import Derivation, StateLayout, Storage
 from flowjoin.wire.events import MessageHeader
 
-__all__ = ["PlainFlows", "PlainRows"]
+__all__ = ["UNKNOWN_DIRECTION", "PlainFlows", "PlainRows"]
+
+UNKNOWN_DIRECTION: Final = 255  # flowDirection of a flow whose record does not say; 0 would say ingress
 
 _ICMP_PROTOCOLS: Final = (1, 58)
-UNKNOWN_DIRECTION: Final = 255  # flowDirection of a flow whose record does not say; 0 would say ingress
 _MASK: Final = 2**64 - 1
 _NEGATIVE: Final = 2**63  # a delta with the top bit set is a negative one
 _LAST_SECOND: Final = 2**32 - 1
@@ -79,14 +81,6 @@ _CORE: Final = (
 _DELTAS_AT: Final = len(_CORE)
 _TOTALS_AT: Final = _DELTAS_AT + 4
 _REST_AT: Final = _TOTALS_AT + 4
-_KEY: Final = struct.Struct(">HHB16sIIH")
-
-
-def plain_key(
-    addresses: bytes, ports: tuple[int, int], protocol: int, exporter: bytes, domain: int, interface: int, icmp: int
-) -> bytes:
-    """The key of a plain flow: the 5-tuple, and where it was seen."""
-    return addresses + _KEY.pack(*ports, protocol, exporter, domain, interface, icmp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +88,18 @@ class PlainRows:
     """What one Template's records need, compiled.
 
     Attributes:
-        has: names of the elements that the Template brings.
-        has_delta: for each of the four counters.
+        has_icmp: the Template has ICMP type and code in one element.
+        has_delta: for each of the four counters, whether the Template has its delta.
         has_total: likewise.
         absent: elements that the key or the books want and the Template lacks.
-        lacks_ports: no port: natural for ICMP alone.
+        lacking_ports: those of them that ICMP has not either.
     """
 
     read: RowReader
     times: PlainTimes
     later: LaterRecords
     has_icmp: bool
-    has_icmp_type: bool
     has_domain: bool
-    has_direction: bool
     has_delta: tuple[bool, ...]
     has_total: tuple[bool, ...]
     absent: tuple[str, ...]
@@ -155,23 +147,21 @@ class PlainFlows:
 
     def compile(self, plan: Plan) -> PlainRows:
         """Prepare for the records of a Template."""
-        moved = {move.element for move in plan.moves}
-        own, times = self._own, PlainTimes(plan)
+        moved = positions_of(plan)
+        own, times = self._own, PlainTimes(moved)
         has_delta = tuple(name in moved for name in _DELTAS)
         has_total = tuple(name in moved for name in _TOTALS)
         wanted = (own["sourceIPv4Address"], own["destinationIPv4Address"], "protocolIdentifier")
         ports = ("sourceTransportPort", "destinationTransportPort")
         return PlainRows(
-            read=RowReader(self._elements, plan, {"flowDirection": UNKNOWN_DIRECTION}),
+            read=RowReader(self._elements, moved, {"flowDirection": UNKNOWN_DIRECTION}),
             times=times,
             later=LaterRecords(
                 [place.slot for place in self._by_general_rules.values()],
                 {name: place.at for name, place in self._by_general_rules.items() if name in moved},
             ),
             has_icmp=own["icmpTypeCodeIPv4"] in moved,
-            has_icmp_type=own["icmpTypeIPv4"] in moved or own["icmpCodeIPv4"] in moved,
             has_domain="originalObservationDomainId" in moved,
-            has_direction="flowDirection" in moved,
             has_delta=has_delta,
             has_total=has_total,
             absent=(
@@ -182,9 +172,7 @@ class PlainFlows:
             lacking_ports=tuple(name for name in ports if name not in moved),
         )
 
-    def merge(
-        self, record: Row, rows: PlainRows, header: MessageHeader, peer: tuple[bytes, bytes], now: float
-    ) -> None:
+    def merge(self, record: Row, rows: PlainRows, header: MessageHeader, peer: tuple[bytes, bytes], now: float) -> None:
         """Merge one record: create its flow, or change it."""
         row = rows.read(record)
         protocol = row[4]
@@ -195,7 +183,7 @@ class PlainFlows:
         if exporters == (NO_IPV4, NO_IPV6):
             exporters = peer
         domain = row[13] if rows.has_domain else header.observation_domain_id
-        key = plain_key(row[0] + row[1], (row[2], row[3]), protocol, exporter_key(*exporters), domain, row[5], icmp)
+        key = plain_key(aggregated_key(*row[:5]), exporter_key(*exporters), domain, row[5], icmp)
         start, end, is_clamped = rows.times.read(record, header)
         self._tally.times_clamped += is_clamped
 

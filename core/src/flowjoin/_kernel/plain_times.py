@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from flowjoin._kernel.rows import Row
-from flowjoin._model.plan import Plan
 from flowjoin.wire.events import MessageHeader
 
 __all__ = ["PlainTimes"]
@@ -31,8 +30,8 @@ class PlainTimes:
         absent: which of ``flowStartMilliseconds`` and ``flowEndMilliseconds`` nothing in the Template tells.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        moved = {move.element: move.field_index for move in plan.moves}
+    def __init__(self, moved: Mapping[str, int]) -> None:
+        """Compile, from where the records have which elements."""
         self._init_at = moved.get(_INIT_TIME)
         self._start = _Edge("flowStart", moved)
         self._end = _Edge("flowEnd", moved)
@@ -72,9 +71,7 @@ class _Edge:
 
     def __init__(self, name: str, moved: Mapping[str, int]) -> None:
         self.name = name
-        self._absolute = [
-            (moved[name + suffix], scale) for suffix, scale in _ABSOLUTE if name + suffix in moved
-        ]
+        self._absolute = [(moved[name + suffix], scale) for suffix, scale in _ABSOLUTE if name + suffix in moved]
         self._uptime_at = moved.get(name + _UPTIME)
         self._before_export_at = moved.get(name + _BEFORE_EXPORT)
 

@@ -19,8 +19,6 @@ from flowjoin._model.merge_rules import merge_rule
 
 __all__ = ["Derivation", "Slot", "StateLayout", "Storage", "storage_of"]
 
-_MAXIMUM_INLINE_OCTETS: Final = 64  # a longer fixed-size octetArray is interned like a variable one
-
 _FORMATS: Final = {
     DataType.UNSIGNED8: "B",
     DataType.UNSIGNED16: "H",
@@ -35,8 +33,8 @@ _FORMATS: Final = {
     DataType.BOOLEAN: "?",
     DataType.DATE_TIME_SECONDS: "I",
     DataType.DATE_TIME_MILLISECONDS: "Q",
-    DataType.DATE_TIME_MICROSECONDS: "q",  # NTP times reach back to 1900
-    DataType.DATE_TIME_NANOSECONDS: "q",
+    DataType.DATE_TIME_MICROSECONDS: "Q",
+    DataType.DATE_TIME_NANOSECONDS: "Q",
     DataType.MAC_ADDRESS: "6s",
     DataType.IPV4_ADDRESS: "4s",
     DataType.IPV6_ADDRESS: "16s",
@@ -75,7 +73,7 @@ def storage_of(element: InformationElement) -> tuple[Storage, str]:
     """How an element's value is stored, and its ``struct`` format."""
     code = _FORMATS.get(element.data_type)
     if code is None:
-        if element.data_type is DataType.OCTET_ARRAY and element.length <= _MAXIMUM_INLINE_OCTETS:
+        if element.data_type is DataType.OCTET_ARRAY and element.length != VARIABLE_LENGTH:
             return Storage.OCTETS, f"{element.length}s"
         return Storage.INTERNED, "I"
     return (Storage.ADDRESS if code.endswith("s") else Storage.NUMBER), code
@@ -143,6 +141,4 @@ class StateLayout:
     def source_positions(self) -> list[int]:
         """For each column of the schema, the position of its slot in ``struct``'s order."""
         order = {name: position for position, name in enumerate(self.slots)}
-        return [
-            order[self.derived[name].source if name in self.derived else name] for name in self.schema.names
-        ]
+        return [order[self.derived[name].source if name in self.derived else name] for name in self.schema.names]

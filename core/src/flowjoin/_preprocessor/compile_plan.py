@@ -42,10 +42,7 @@ class PlanCompiler:
             origin: inputs_of(origin, schemas) for origin in (FlowOrigin.AGGREGATED, FlowOrigin.PLAIN, FlowOrigin.PROXY)
         }
         self._proxy_columns = frozenset(
-            name
-            for (origin, _), schema in schemas.items()
-            if origin is FlowOrigin.PROXY
-            for name in schema.names
+            name for (origin, _), schema in schemas.items() if origin is FlowOrigin.PROXY for name in schema.names
         )
 
     def __call__(self, template: Template) -> Plan | None:
