@@ -1,0 +1,11 @@
+"""Capture files and IPFIX Files to whole Messages with their Transport Sessions."""
+
+from flowjoin._collector.capture.reader import (
+    CapturedMessage,
+    CaptureReader,
+    CaptureStatistics,
+    SessionEnded,
+    open_capture,
+)
+
+__all__ = ["CaptureReader", "CaptureStatistics", "CapturedMessage", "SessionEnded", "open_capture"]
