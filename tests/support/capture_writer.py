@@ -21,9 +21,7 @@ def message(payload: bytes = b"", *, export_time: int = 1_700_000_000, sequence:
     return struct.pack(">HHIII", 10, 16 + len(payload), export_time, sequence, domain) + payload
 
 
-def udp(
-    payload: bytes, *, source_port: int = 50_001, destination_port: int = 4739, length: int | None = None
-) -> bytes:
+def udp(payload: bytes, *, source_port: int = 50_001, destination_port: int = 4739, length: int | None = None) -> bytes:
     total = 8 + len(payload) if length is None else length
     return struct.pack(">HHHH", source_port, destination_port, total, 0) + payload
 
