@@ -29,8 +29,8 @@ _OPTION_TIME_RESOLUTION: Final = 9
 _OPTION_TIME_OFFSET: Final = 14
 
 _BLOCK_OVERHEAD: Final = 12  # type, length, and length again
-_MAX_BLOCK_OCTETS: Final = MAX_FRAME_OCTETS + (1 << 20)  # a frame and its comments; larger ones of the kinds we read
-# mean that we lost our place
+_PACKET_FIXED_OCTETS: Final = 20  # what stands in front of the frame in a packet block
+_MAX_BLOCK_OCTETS: Final = MAX_FRAME_OCTETS + (1 << 20)  # a frame and its comments
 _MAX_INTERFACES: Final = 4096  # of one section; a file of nothing but interfaces shall not fill the memory
 
 
@@ -82,7 +82,7 @@ def read_pcapng(source: OctetSource) -> Iterator[Frame]:
                     interfaces.append(_interface(body, byte_order))
                 continue
             frame = _frame(block_type, body, byte_order, interfaces, time)
-        except struct.error as exc:  # the block is shorter than its kind's fixed part
+        except struct.error as exc:  # the block is shorter than what it must hold
             raise DecodeError(Reason.STREAM_DESYNCHRONISED, offset=start) from exc
         time = frame.time
         yield frame
@@ -133,11 +133,13 @@ def _frame(block_type: int, body: bytes, byte_order: str, interfaces: list[_Inte
         interface = interfaces[0] if interfaces else _UNTOLD
         captured_length = min(original_length, interface.snapshot_length or original_length)
         return Frame(last_time, interface.link_type, body[4 : 4 + captured_length])
-    layout = "IIII" if block_type == _ENHANCED_PACKET else "H2xIII"
+    layout = "IIII4x" if block_type == _ENHANCED_PACKET else "H2xIII4x"
     number, ticks_high, ticks_low, captured_length = struct.unpack_from(byte_order + layout, body)
+    if captured_length > len(body) - _PACKET_FIXED_OCTETS:
+        raise struct.error("the packet is longer than its block")
     interface = interfaces[number] if number < len(interfaces) else _UNTOLD
     ticks = ticks_high << 32 | ticks_low
     # Integers until the last division: a float has no room for 64 bits of ticks.
     seconds, rest = divmod(ticks, interface.ticks_per_second)
     time = interface.offset_seconds + seconds + rest / interface.ticks_per_second
-    return Frame(time, interface.link_type, body[20 : 20 + captured_length])
+    return Frame(time, interface.link_type, body[_PACKET_FIXED_OCTETS : _PACKET_FIXED_OCTETS + captured_length])
