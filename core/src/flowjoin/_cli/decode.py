@@ -5,29 +5,28 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
+from flowjoin._cli.commands import CommandError
 from flowjoin._cli.decode_lines import DecodeLines, Line
 from flowjoin._cli.decode_text import print_counters, print_line
-from flowjoin._collector.capture import CaptureReader, CaptureStatistics, SessionEnded, open_capture
+from flowjoin._collector.capture import CaptureItem, CaptureReader, CaptureStatistics, SessionEnded, open_capture
 from flowjoin._model.errors import DecodeError
 from flowjoin._model.reasons import Reason
 from flowjoin.wire.decoder import Decoder
 from flowjoin.wire.registry import default_registry
 
-__all__ = ["add_arguments", "explain_end", "progress_of", "run"]
+__all__ = ["add_arguments", "items_of", "opened", "progress_of", "run", "unreadable"]
 
-_EXIT_FAILED: Final = 1
-_EXIT_UNUSABLE: Final = 2
-_EXIT_INTERRUPTED: Final = 130
+EXIT_FAILED: Final = 1
+EXIT_UNUSABLE: Final = 2
 _LONG_FILE_OCTETS: Final = 8 * 1024 * 1024
 _PROGRESS_EVERY_ITEMS: Final = 1024
 
@@ -53,36 +52,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what the file holds; gives the exit code."""
+    """Print what the file holds.
+
+    Raises:
+        CommandError: the file cannot be read, or not to its end.
+    """
     as_table = arguments.output == "table" or (arguments.output is None and sys.stdout.isatty())
+    write = _table_writer() if as_table else _json_writer(sys.stdout)
+    with opened(arguments.file, ports=arguments.port) as capture, progress_of(capture, arguments.file) as tell:
+        _decode(capture, arguments, write, tell)
+    return 0
+
+
+@contextlib.contextmanager
+def opened(file: str, *, ports: Collection[int] | None) -> Iterator[CaptureReader]:
+    """The file's reader.
+
+    Raises:
+        CommandError: the file cannot be opened.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            capture = stack.enter_context(open_capture(file, ports=ports))
+        except (OSError, ValueError) as exc:  # ValueError: a NUL in the path
+            raise _unreadable_for(exc, file) from exc
+        yield capture
+
+
+def items_of(capture: CaptureReader, file: str) -> Iterator[CaptureItem]:
+    """The reader's items.
+
+    Raises:
+        CommandError: the file cannot be read further, because its medium says so.
+        DecodeError: because of what is in it.
+    """
     try:
-        with (
-            open_capture(arguments.file, ports=arguments.port) as capture,
-            progress_of(capture, arguments.file) as tell,
-        ):
-            code = _decode(capture, arguments, _table_writer() if as_table else _json_writer(sys.stdout), tell)
-            sys.stdout.flush()
-            return code
-    except BrokenPipeError:
-        # Whoever read our output has enough. Python flushes at exit and must not meet the closed pipe again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        _say(f"cannot read {arguments.file}: {error.strerror or error}")
-        return _EXIT_UNUSABLE
-    except KeyboardInterrupt:
-        return _EXIT_INTERRUPTED
+        yield from capture
+    except OSError as exc:
+        raise _unreadable_for(exc, file) from exc
 
 
-def explain_end(error: DecodeError, file: str) -> tuple[str, int]:
-    """What to say when a file cannot be read (further), and the exit code."""
+def _unreadable_for(cause: OSError | ValueError, file: str) -> CommandError:
+    said = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return CommandError(f"{file} cannot be read: {said}", exit_code=EXIT_UNUSABLE)
+
+
+def unreadable(error: DecodeError, file: str) -> CommandError:
+    """What to say when a file cannot be read (further)."""
     if error.reason is Reason.FILE_FORMAT_UNKNOWN:
-        return f"{file} is neither a pcap, a pcapng nor an IPFIX File (a compressed one must be unpacked first)", (
-            _EXIT_UNUSABLE
-        )
-    if error.reason is Reason.FILE_TRUNCATED:
-        return f"input file cut short at octet {error.offset}; everything whole before that was read", _EXIT_FAILED
-    return f"input file is damaged at octet {error.offset}; everything before that was read", _EXIT_FAILED
+        problem = f"{file} is neither a pcap, a pcapng nor an IPFIX File (a compressed one must be unpacked first)"
+        return CommandError(problem, exit_code=EXIT_UNUSABLE)
+    what = "cut short" if error.reason is Reason.FILE_TRUNCATED else "damaged"
+    problem = f"input file {what}: {file} was read to octet {error.offset}, everything whole before that counts"
+    return CommandError(problem, exit_code=EXIT_FAILED)
 
 
 @contextlib.contextmanager
@@ -112,16 +134,13 @@ def progress_of(capture: CaptureReader, file: str) -> Iterator[Callable[[], None
 
 
 def _decode(
-    capture: CaptureReader,
-    arguments: argparse.Namespace,
-    write: Callable[[Line], None],
-    tell: Callable[[], None],
-) -> int:
+    capture: CaptureReader, arguments: argparse.Namespace, write: Callable[[Line], None], tell: Callable[[], None]
+) -> None:
     decoder = Decoder(default_registry(), mode="strict" if arguments.strict else "lenient")
     lines = DecodeLines()
-    code = 0
+    end: CommandError | None = None
     try:
-        for item in capture:
+        for item in items_of(capture, arguments.file):
             tell()
             decoder.expire(item.time)
             if isinstance(item, SessionEnded):
@@ -132,17 +151,17 @@ def _decode(
             for line in lines.lines_of(item.session, decoder.receive_message(item.payload, item.session, item.time)):
                 write(line)
     except DecodeError as error:
-        message, code = explain_end(error, arguments.file)
-        if code == _EXIT_UNUSABLE:
-            _say(message)
-            return code
+        end = unreadable(error, arguments.file)
+        if end.exit_code == EXIT_UNUSABLE:
+            raise end from error
         lines.count_reason(error.reason)
-        _say(message)
     counters = lines.counters()
     write(counters)
-    if not code and not counters["messages"] and not counters["malformed_messages"]:
-        _say(_why_nothing(capture.statistics(), arguments.port))
-    return code
+    sys.stdout.flush()
+    if end is not None:
+        raise end
+    if not counters["messages"] and not counters["malformed_messages"]:
+        print(f"flowjoin: {_why_nothing(capture.statistics(), arguments.port)}", file=sys.stderr)
 
 
 def _why_nothing(statistics: CaptureStatistics, ports: list[int] | None) -> str:
@@ -180,7 +199,3 @@ def _port(text: str) -> int:
     if not 0 < port <= 65_535:
         raise argparse.ArgumentTypeError(f"{text} is no port: 1 to 65535")
     return port
-
-
-def _say(message: str) -> None:
-    print(f"flowjoin: {message}", file=sys.stderr)

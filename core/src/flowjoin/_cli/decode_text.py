@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flowjoin._cli.decode_lines import Line
+from flowjoin._cli.printable import printable
 
 __all__ = ["print_counters", "print_line"]
 
@@ -29,8 +30,8 @@ def print_line(console: Console, line: Line) -> None:
         if index:
             body.append("  ")
         body.append(f"{name}=", style="dim")
-        body.append(_printable(value))
-    console.print(Padding(body, (0, 0, 0, 2)))
+        body.append(_text(value))
+    console.print(Padding(body, (0, 0, 0, 2), expand=False))
 
 
 def print_counters(console: Console, counters: Line) -> None:
@@ -52,13 +53,7 @@ def _flat(counters: Line) -> Iterator[tuple[str, int]]:
             yield name.replace("_", " "), value
 
 
-def _printable(value: Any) -> str:
-    """Text that cannot steer the terminal: strings in records come from anywhere."""
+def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
-    )
+    return printable(str(value))

@@ -2,10 +2,11 @@
 
 from flowjoin._collector.capture.reader import (
     CapturedMessage,
+    CaptureItem,
     CaptureReader,
     CaptureStatistics,
     SessionEnded,
     open_capture,
 )
 
-__all__ = ["CaptureReader", "CaptureStatistics", "CapturedMessage", "SessionEnded", "open_capture"]
+__all__ = ["CaptureItem", "CaptureReader", "CaptureStatistics", "CapturedMessage", "SessionEnded", "open_capture"]
