@@ -67,7 +67,9 @@ class Backups:
         try:
             with plain.open("rb") as source:
                 status = os.fstat(source.fileno())
-                descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, status.st_mode & 0o777)
+                descriptor = os.open(
+                    partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, status.st_mode & 0o777
+                )
                 with (
                     os.fdopen(descriptor, "wb") as target,
                     gzip.GzipFile(plain.name, "wb", fileobj=target, mtime=int(status.st_mtime)) as compressed,

@@ -117,7 +117,7 @@ def plain_text(data_type: DataType, *, iso_times: bool) -> Callable[[object], st
     """How a value of the type is written where no format asks for more: octets in hex, true and false."""
     if data_type in TICKS_PER_SECOND and iso_times:
         ticks = TICKS_PER_SECOND[data_type]
-        return lambda value: iso_time(int(value), ticks)  # type: ignore[call-overload, no-any-return]  # times are int
+        return lambda value: iso_time(int(value), ticks)  # type: ignore[call-overload]  # times are int
     if data_type is DataType.BOOLEAN:
         return lambda value: "true" if value else "false"
     return lambda value: value.hex() if isinstance(value, bytes) else str(value)

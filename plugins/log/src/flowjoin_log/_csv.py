@@ -75,9 +75,9 @@ class CsvWriter:
                 return ["" if address == unset else address for address in addresses]
             return addresses
         if self._pretty_print and name in PRETTY:
-            return batch.map_distinct((name,), PRETTY[name])  # type: ignore[return-value]  # names are str
+            return batch.map_distinct(name, PRETTY[name])  # type: ignore[return-value]  # names are str
         data_type = batch.schema.registry.by_name(name).data_type
         if data_type in _TEXTS or data_type.default == b"":
             text, quote = plain_text(data_type, iso_times=self._iso_times), self._quote
-            return batch.map_distinct((name,), lambda value: quote(text(value)))  # type: ignore[return-value]
+            return batch.map_distinct(name, lambda value: quote(text(value)))  # type: ignore[return-value]
         return map(str, batch.column(name))

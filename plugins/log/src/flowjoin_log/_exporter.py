@@ -150,12 +150,12 @@ async def open_log(config: LogConfig, context: PluginContext) -> AsyncIterator[E
         finally:
             output.close()
         return
-    path = Path(os.path.realpath(config.path))
+    path = Path(
+        await trio.to_thread.run_sync(os.path.realpath, config.path)
+    )  # rotated files lie beside the file itself
     stopping = threading.Event()
     writing = threading.Lock()
-    file = RotatingFile(
-        path, max_octets=config.max_size * _MEGABYTE, header=header, clock=time.time, writing=writing
-    )
+    file = RotatingFile(path, max_octets=config.max_size * _MEGABYTE, header=header, clock=time.time, writing=writing)
     backups = Backups(
         path=path,
         max_backups=config.max_backups,

@@ -52,6 +52,6 @@ class FlowFilters:
         """The rows that pass; the batch itself where all do."""
         if not self._filters:
             return batch
-        passing = batch.map_distinct(_ACTIONS, lambda actions: self.passes(*actions))  # type: ignore[misc]
+        passing = batch.map_distinct(_ACTIONS, lambda actions: self.passes(*actions))
         rows = list(compress(range(len(batch)), passing))
         return batch if len(rows) == len(batch) else batch.take(rows)

@@ -53,11 +53,11 @@ class JsonLinesWriter:
         if self._omit_defaults:
             default = element.default
             return batch.map_distinct(  # type: ignore[return-value]  # the function gives str
-                (element.name,), lambda value: "" if value == default else prefix + text(value)
+                element.name, lambda value: "" if value == default else prefix + text(value)
             )
         if text is str:
             return [prefix + number for number in map(str, batch.column(element.name))]
-        return batch.map_distinct((element.name,), lambda value: prefix + text(value))  # type: ignore[return-value]
+        return batch.map_distinct(element.name, lambda value: prefix + text(value))  # type: ignore[return-value]
 
 
 def _json_text(data_type: DataType, *, iso_times: bool) -> Callable[[object], str]:
@@ -77,6 +77,6 @@ def _json_text(data_type: DataType, *, iso_times: bool) -> Callable[[object], st
 
 
 def _word(value: object) -> str:
-    if value != value:  # noqa: PLR0124 - what no other value does
+    if value != value:
         return "NaN"
     return "Infinity" if value == math.inf else "-Infinity"

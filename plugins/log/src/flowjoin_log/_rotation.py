@@ -77,9 +77,7 @@ def backups_among(file_name: str, names: Iterable[str]) -> list[Backup]:
             with suppress(ValueError):  # the shape of a date that no calendar has
                 found[match[1]] = datetime.strptime(match[2], "%Y-%m-%dT%H-%M-%S.%f").replace(tzinfo=UTC)
     return [
-        Backup(
-            name=name, rotated_at=at, is_plain=name in present, is_compressed=name + COMPRESSED in present
-        )
+        Backup(name=name, rotated_at=at, is_plain=name in present, is_compressed=name + COMPRESSED in present)
         for name, at in sorted(found.items(), key=lambda item: (item[1], item[0]), reverse=True)
     ]
 

@@ -97,7 +97,9 @@ def human_octets(octets: int) -> str:
     amount = float(octets)
     for unit in _UNITS:
         if amount < 999.5 or unit == _UNITS[-1]:
-            return f"{octets} B" if unit == "B" else f"{amount:.3g} {unit}" if amount < 99.95 else f"{amount:.0f} {unit}"
+            return (
+                f"{octets} B" if unit == "B" else f"{amount:.3g} {unit}" if amount < 99.95 else f"{amount:.0f} {unit}"
+            )
         amount /= 1000
     raise AssertionError("the last unit takes what is left")
 
@@ -124,9 +126,9 @@ def _printable(text: object) -> str:
 
 def _ends(batch: FlowBatch, side: Literal["source", "destination"]) -> Iterator[str]:
     """``namespace/pod:port`` where the Pod is known, the Service's name for a destination, else the address."""
-    names = batch.map_distinct((f"{side}PodName",), _printable)
-    namespaces = batch.map_distinct((f"{side}PodNamespace",), _printable)
-    services = batch.map_distinct(("destinationServicePortName",), _printable)
+    names = batch.map_distinct(f"{side}PodName", _printable)
+    namespaces = batch.map_distinct(f"{side}PodNamespace", _printable)
+    services = batch.map_distinct("destinationServicePortName", _printable)
     for address, port, protocol, name, namespace, service in zip(
         batch.address_text(side),
         batch.column(f"{side}TransportPort"),
@@ -149,9 +151,7 @@ def _ends(batch: FlowBatch, side: Literal["source", "destination"]) -> Iterator[
 
 def _counts(batch: FlowBatch, total: str, delta: str) -> Iterator[int]:
     """The total where the flow has one, else what this export adds."""
-    return (
-        int(whole) or int(added) for whole, added in zip(batch.column(total), batch.column(delta), strict=True)
-    )
+    return (int(whole) or int(added) for whole, added in zip(batch.column(total), batch.column(delta), strict=True))
 
 
 def _verdicts(batch: FlowBatch) -> Iterator[tuple[str, str]]:
@@ -159,8 +159,8 @@ def _verdicts(batch: FlowBatch) -> Iterator[tuple[str, str]]:
     rules = [
         zip(
             batch.column(f"{direction}NetworkPolicyRuleAction"),
-            batch.map_distinct((f"{direction}NetworkPolicyNamespace",), _printable),
-            batch.map_distinct((f"{direction}NetworkPolicyName",), _printable),
+            batch.map_distinct(f"{direction}NetworkPolicyNamespace", _printable),
+            batch.map_distinct(f"{direction}NetworkPolicyName", _printable),
             strict=True,
         )
         for direction in ("egress", "ingress")
