@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from flowjoin_log import LogConfig, flowjoin_exporter_types
 
 from flowjoin.api import ExporterType
 from flowjoin.testing import ExporterConformance
+from flowjoin_log import LogConfig, flowjoin_exporter_types
 
 
 def rows_of(path: Path) -> list[object]:
