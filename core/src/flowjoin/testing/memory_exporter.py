@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import trio
 
 from flowjoin.api import Exporter, ExporterType, FlowBatch, PluginContext, RetryableExportError, Value
 
 __all__ = ["MEMORY_EXPORTER", "MemoryConfig"]
+
+_SLICE: Final = 256  # rows turned into dictionaries between two checkpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +42,11 @@ class _MemoryExporter:
         await trio.lowlevel.checkpoint()
         if self._config.failures:
             raise self._config.failures.pop(0)
-        self._config.rows.extend(batch.to_dicts())
+        rows: list[dict[str, Value]] = []
+        for start in range(0, len(batch), _SLICE):
+            rows += batch.slice(start, start + _SLICE).to_dicts()
+            await trio.lowlevel.checkpoint()
+        self._config.rows.extend(rows)
         self._delivered.inc(len(batch))
 
 
