@@ -1,0 +1,52 @@
+"""Where something listens: ``[::]:4739``, ``192.0.2.1:4739``, ``localhost:4739``, ``:4739``."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
+
+__all__ = ["Endpoint"]
+
+_MAX_HOST: Final = 253  # RFC 1035 section 2.3.4, without the closing dot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """An address or name, and a port.
+
+    Attributes:
+        host: an IPv4 or IPv6 address without brackets, or a name. ``::`` takes both families.
+        port: 0 lets the system choose.
+    """
+
+    EXAMPLE: ClassVar = '"[::]:4739" or "192.0.2.1:4739"'
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read ``host:port``; an IPv6 address stands in brackets, no host at all is every address.
+
+        Raises:
+            ValueError: with the sentence for the operator.
+        """
+        host, colon, port = text.rpartition(":")
+        if not colon or not (port.isascii() and port.isdigit() and int(port[:6]) <= 65535):
+            raise ValueError(f'"{text[:100]}" is not host:port; write text such as {cls.EXAMPLE}')
+        if not host:
+            host = "::"
+        elif host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+            try:
+                ipaddress.IPv6Address(host)
+            except ValueError:
+                raise ValueError(f'"{host[:100]}" in brackets is not an IPv6 address') from None
+        elif ":" in host or "[" in host or "]" in host:
+            raise ValueError(f'"{text[:100]}" needs brackets around the IPv6 address, as in "[::]:4739"')
+        elif len(host) > _MAX_HOST or not host.isprintable() or " " in host or "/" in host:
+            raise ValueError(f'"{host[:100]}" is neither an address nor a host name')
+        return cls(host=host, port=int(port))

@@ -1,0 +1,296 @@
+"""A file's text into a Config: reads, binds, checks across keys, fills in what depends on more than one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from flowjoin._config import antrea
+from flowjoin._config.binder import Binder, did_you_mean
+from flowjoin._config.fields import fields_of
+from flowjoin._config.model import (
+    ApiServer,
+    Collector,
+    CollectorProtocol,
+    Config,
+    FlowStreamService,
+    PluginEntry,
+    RecordContents,
+    Spool,
+)
+from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, read_document
+from flowjoin._model.element_registry import ElementRegistry
+from flowjoin._model.errors import ConfigError
+from flowjoin._model.information_element import InformationElement
+from flowjoin.api._settings import Duration
+
+__all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
+
+_TLS_UNAVAILABLE: Final = "TLS collectors are not available in this version; use tcp or udp"
+_TRANSPORTS: Final[dict[str, CollectorProtocol | None]] = {"tls": "tls", "tcp": "tcp", "udp": "udp", "none": None}
+# where an unknown key is a warning: Antrea ignores it, and its files must work
+_LENIENT: Final = frozenset(
+    (Config, RecordContents, ApiServer, FlowStreamService, *antrea.SECTIONS.values(), *antrea.NESTED)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something the operator should know about a configuration that is good.
+
+    Attributes:
+        severity: of the log event.
+        problem: one sentence.
+        path: the key; empty for the whole file.
+        line: None where nothing was written.
+        source: the file's name.
+    """
+
+    severity: Literal["info", "warning"]
+    problem: str
+    path: str = ""
+    line: int | None = None
+    source: str | None = None
+
+    def __str__(self) -> str:
+        return str(ConfigError(self.problem, path=self.path, line=self.line, source=self.source))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """A configuration, and what is to be said about it.
+
+    Attributes:
+        config: the values.
+        warnings: for the operator, in the file's order within each severity.
+        source: the file's name.
+        unavailable: what ``run`` needs and this version does not have; ``replay`` does not mind.
+    """
+
+    config: Config
+    warnings: tuple[Notice, ...] = ()
+    source: str | None = None
+    unavailable: ConfigError | None = dataclasses.field(default=None, compare=False)
+
+    def require_available(self) -> None:
+        """For what opens collectors.
+
+        Raises:
+            ConfigError: the configuration asks for what this version does not have.
+        """
+        if self.unavailable is not None:
+            raise self.unavailable
+
+
+def load_config(text: str, source: str | None = None, *, strict: bool = False) -> LoadedConfig:
+    """Read a configuration; an empty text is all defaults.
+
+    Args:
+        text: the YAML document.
+        source: the file's name, for errors.
+        strict: an unknown key is an error everywhere.
+
+    Raises:
+        ConfigError: naming file, line, key, the wrong value and what would be right.
+    """
+    document = read_document(text, source) or MappingNode(entries=(), line=1)
+    return _Loading(document, source, strict).load()
+
+
+def resolve_elements(loaded: LoadedConfig, registry: ElementRegistry) -> tuple[InformationElement, ...]:
+    """The elements of ``recordContents.elements``: names looked up, definitions made.
+
+    Raises:
+        ConfigError: no registry has the name, or a definition takes a name or number that is taken.
+    """
+    elements = []
+    for index, item in enumerate(loaded.config.record_contents.elements):
+        path = f"recordContents.elements[{index}]"
+        if isinstance(item, str):
+            try:
+                element = registry.by_name(item)
+            except KeyError:
+                near = did_you_mean(item, (known.name for known in registry)) if len(registry) else ""
+                hint = near if near.startswith("did") else "define it with name, id and type"
+                raise ConfigError(f'no element is named "{item}"; {hint}', path=path, source=loaded.source) from None
+        else:
+            element = item.to_element()
+            if registry.get(element.enterprise_number, element.element_id) is not None or any(
+                known.name == element.name for known in registry
+            ):
+                problem = f'"{item.name}" ({item.enterprise}/{item.id}) is registered already; write its name alone'
+                raise ConfigError(problem, path=path, source=loaded.source)
+        elements.append(element)
+    _refuse_repeats(elements, loaded.source)
+    return tuple(elements)
+
+
+def _refuse_repeats(elements: list[InformationElement], source: str | None) -> None:
+    for name, count in Counter(element.name for element in elements).items():
+        if count > 1:
+            problem = f'"{name}" is given {count} times; once is enough'
+            raise ConfigError(problem, path="recordContents.elements", source=source)
+    for number, count in Counter((e.enterprise_number, e.element_id) for e in elements).items():
+        if count > 1:
+            problem = f"the number {number[0]}/{number[1]} is given to {count} elements; give each its own"
+            raise ConfigError(problem, path="recordContents.elements", source=source)
+
+
+class _Loading:
+    """One file on its way to a Config."""
+
+    def __init__(self, document: MappingNode, source: str | None, strict: bool) -> None:
+        self._document = document
+        self._source = source
+        self._notices: list[Notice] = []
+        lenient = frozenset() if strict else _LENIENT
+        self._binder = Binder(source=source, lenient=lenient, report=None if strict else self._report_unknown)
+
+    def load(self) -> LoadedConfig:
+        document = self._document
+        sinks = [entry for entry in document.entries if entry.key in antrea.SECTIONS]
+        rest = [entry for entry in document.entries if entry.key not in antrea.SECTIONS]
+        top = [spec.key for spec in fields_of(Config)]
+        self._unknown_top_keys([*top, *antrea.SECTIONS])
+        known = MappingNode(entries=tuple(entry for entry in rest if entry.key in top), line=document.line)
+        sections = antrea.read_sections(
+            MappingNode(entries=tuple(sinks), line=document.line), self._binder, self._source
+        )
+        antrea.check_required(sections)
+        self._check_mode()
+        config = cast(Config, self._binder.dataclass(known, Config, ""))
+        config = self._raise_timeouts(config)
+        protocol = self._transport(config)
+        made = [antrea.to_exporter(section, config.csv_quoting, Spool()) for section in sections]
+        config = dataclasses.replace(
+            config,
+            aggregator_transport_protocol=protocol.upper() if protocol else "None",
+            collectors=self._collectors(config, protocol),
+            exporters=(*made, *config.exporters),
+        )
+        for key, entries in (
+            ("sources", config.sources),
+            ("enrichers", config.enrichers),
+            ("lookups", config.lookups),
+        ):
+            self._unique_names(key, entries)
+        self._unique_names("exporters", config.exporters)
+        self._notes(config)
+        return LoadedConfig(
+            config=config,
+            warnings=tuple(self._notices),
+            source=self._source,
+            unavailable=self._unavailable(config),
+        )
+
+    def _unknown_top_keys(self, known: list[str]) -> None:
+        self._binder.unknown_keys(self._document, known, "", lenient=True)
+
+    def _check_mode(self) -> None:
+        """In Antrea's words, which people search for."""
+        entry = self._document.get("mode")
+        if entry is None or not isinstance(entry.value, ScalarNode) or entry.value.kind == "null":
+            return  # absent, or the binder refuses it
+        if entry.value.text not in ("Aggregate", "Proxy"):
+            problem = f"unsupported FlowAggregator mode {entry.value.text[:60]}; write Aggregate or Proxy"
+            raise self._error(problem, "mode")
+
+    def _report_unknown(self, problem: str, path: str, line: int) -> None:
+        self._notices.append(
+            Notice(severity="warning", problem=f"{problem}; ignored", path=path, line=line, source=self._source)
+        )
+
+    def _note(self, severity: Literal["info", "warning"], problem: str, path: str = "") -> None:
+        self._notices.append(
+            Notice(severity=severity, problem=problem, path=path, line=self._line(path), source=self._source)
+        )
+
+    def _raise_timeouts(self, config: Config) -> Config:
+        raised: dict[str, Any] = {}
+        for name, path in (
+            ("active_flow_record_timeout", "activeFlowRecordTimeout"),
+            ("inactive_flow_record_timeout", "inactiveFlowRecordTimeout"),
+        ):
+            if getattr(config, name) < 1:
+                raised[name] = Duration(1.0)
+                self._note("info", "is shorter than 1s and was raised to 1s", path)
+        return dataclasses.replace(config, **raised)
+
+    def _transport(self, config: Config) -> CollectorProtocol | None:
+        text = config.aggregator_transport_protocol
+        if text.lower() not in _TRANSPORTS:
+            problem = f"collecting process over {text[:60]} proto is not supported; write TLS, TCP, UDP or None"
+            raise self._error(problem, "aggregatorTransportProtocol")
+        return _TRANSPORTS[text.lower()]
+
+    def _collectors(self, config: Config, protocol: CollectorProtocol | None) -> tuple[Collector, ...]:
+        said = self._given("aggregatorTransportProtocol")
+        if self._given("collectors"):
+            if said:
+                self._note("info", "is ignored, because collectors is given", "aggregatorTransportProtocol")
+            return config.collectors
+        if protocol is None or (config.sources and not said):
+            return ()
+        return (Collector(protocol=protocol),)
+
+    def _unavailable(self, config: Config) -> ConfigError | None:
+        for index, collector in enumerate(config.collectors):
+            if collector.protocol == "tls":
+                path = f"collectors[{index}].protocol" if self._given("collectors") else "aggregatorTransportProtocol"
+                return self._error(_TLS_UNAVAILABLE, path)
+        return None
+
+    def _unique_names(self, key: str, entries: Iterable[PluginEntry | Any]) -> None:
+        seen: dict[str, str] = {}
+        for entry in entries:
+            if entry.name in seen:
+                problem = f'the name "{entry.name}" is taken by {seen[entry.name]}; give each a "name" of its own'
+                raise ConfigError(problem, path=entry.settings.path, line=entry.settings.node.line, source=self._source)
+            seen[entry.name] = entry.settings.path
+
+    def _notes(self, config: Config) -> None:
+        if not config.exporters:
+            self._note("info", "No collector / sink has been configured, so no flow data will be exported")
+        explicit = self._first_spool()
+        if explicit:
+            self._note("warning", "spool not available yet, lanes are in memory", explicit)
+        elif any(entry.spool != "none" for entry in config.exporters):
+            self._note("info", "spool not available yet, lanes are in memory")
+        if config.flow_stream_service.enable:
+            self._note("warning", "the stream service is not available in this version", "flowStreamService.enable")
+
+    def _first_spool(self) -> str:
+        exporters = self._document.get("exporters")
+        if exporters is None or not isinstance(exporters.value, SequenceNode):
+            return ""
+        for index, item in enumerate(exporters.value.items):
+            spool = item.get("spool") if isinstance(item, MappingNode) else None
+            if spool is not None and isinstance(spool.value, MappingNode):
+                return f"exporters[{index}].spool"
+        return ""
+
+    def _given(self, key: str) -> bool:
+        entry = self._document.get(key)
+        return entry is not None and not (isinstance(entry.value, ScalarNode) and entry.value.kind == "null")
+
+    def _error(self, problem: str, path: str) -> ConfigError:
+        return ConfigError(problem, path=path, line=self._line(path), source=self._source)
+
+    def _line(self, path: str) -> int | None:
+        """The line of the last part of a path that is in the file."""
+        node: Node = self._document
+        line: int | None = None
+        for part in path.replace("[", ".[").split("."):
+            found: Entry | Node | None = None
+            if part.startswith("[") and isinstance(node, SequenceNode):
+                found = node.items[int(part[1:-1])]
+            elif isinstance(node, MappingNode):
+                found = node.get(part)
+            if found is None:
+                break
+            line = found.line
+            node = found.value if isinstance(found, Entry) else found
+        return line

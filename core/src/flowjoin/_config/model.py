@@ -1,0 +1,260 @@
+"""The configuration as frozen values: every key but those of Antrea's sink sections and of plugins.
+
+The documentation of each key is the string beside its type; docs/reference/configuration.md and the
+JSON Schema are made from it. "(live)" marks what a reload may change in a running process.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+from flowjoin._config.endpoint import Endpoint
+from flowjoin._config.fields import Settings
+from flowjoin._model.information_element import (
+    DataType,
+    ElementId,
+    EnterpriseNumber,
+    InformationElement,
+    MergeRule,
+)
+from flowjoin.api._settings import Bounds, Duration, Key, Octets
+
+__all__ = [
+    "ApiServer",
+    "Collector",
+    "CollectorProtocol",
+    "CollectorTls",
+    "Config",
+    "ElementDefinition",
+    "ExporterEntry",
+    "FlowStreamService",
+    "Limits",
+    "Log",
+    "PluginEntry",
+    "RecordContents",
+    "Spool",
+]
+
+CollectorProtocol: TypeAlias = Literal["udp", "tcp", "tls"]
+
+DEFAULT_ENTERPRISE: Final = 32473  # RFC 5612: for elements that have no number of their own
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorTls:
+    """TLS of a collector."""
+
+    certificate: Annotated[Path, "certificate chain, PEM"]
+    key: Annotated[Path, "private key, PEM"]
+    client_ca: Annotated[Path | None, Key("clientCA"), "exporters must show a certificate of this CA"] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collector:
+    """A Collecting Process: one socket that hears original exporters."""
+
+    protocol: Annotated[CollectorProtocol, "what IPFIX comes over"]
+    address: Annotated[Endpoint, 'where it listens; "[::]" takes IPv4 too'] = Endpoint(host="::", port=4739)
+    tls: Annotated[CollectorTls | None, "certificates, for protocol tls"] = None
+
+    def __post_init__(self) -> None:
+        if self.tls is not None and self.protocol != "tls":
+            raise ValueError(
+                f'"tls" is given and the protocol is {self.protocol}; write "protocol: tls" or leave it out'
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spool:
+    """The write-ahead spool of a lane."""
+
+    max_size: Annotated[Octets, Bounds(1024 * 1024), "octets on disk; the oldest segment is dropped and counted"] = (
+        Octets(1024 * 1024 * 1024)
+    )
+    max_age: Annotated[Duration, Bounds(1), "older segments are dropped and counted"] = Duration(86400.0)
+    sync: Annotated[
+        Literal["batch", "never"] | Duration, "when it reaches the disk: after each batch, each interval, or never"
+    ] = Duration(1.0)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sync, float) and self.sync <= 0:
+            raise ValueError('"sync" must be longer than 0; write batch to sync after each batch')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginEntry:
+    """A source, an enricher or a look-up; every other key is its plugin's."""
+
+    type: Annotated[str, "the plugin"]
+    name: Annotated[str, "of this instance, unique in its list, in logs and metrics; default: the type"] = ""
+    settings: Settings
+
+    def __post_init__(self) -> None:
+        _default_name(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterEntry:
+    """An exporter and its lane; every other key is its plugin's."""
+
+    type: Annotated[str, "the plugin"]
+    name: Annotated[str, "of this lane, unique, in logs, metrics and the spool's path; default: the type"] = ""
+    spool: Annotated[Spool | Literal["none"], "the write-ahead spool; none keeps the lane in memory"] = Spool()
+    settings: Settings
+
+    def __post_init__(self) -> None:
+        _default_name(self)
+
+
+def _default_name(entry: PluginEntry | ExporterEntry) -> None:
+    if not entry.name:
+        object.__setattr__(entry, "name", entry.type)
+    for key, text in (("type", entry.type), ("name", entry.name)):
+        if not _NAME.fullmatch(text):
+            raise ValueError(f'the {key} "{text[:80]}" must be 1 to 64 letters, digits, "_", "." or "-"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementDefinition:
+    """An Information Element that no registry here has."""
+
+    name: Annotated[str, "as it is called in every output"]
+    id: Annotated[int, Bounds(1, 32767), "its number, without the enterprise bit"]
+    type: Annotated[DataType, "abstract data type (RFC 7012)"]
+    enterprise: Annotated[int, Bounds(0, 4294967295), "private enterprise number; 32473 where it has none"] = (
+        DEFAULT_ENTERPRISE
+    )
+    merge_rule: Annotated[
+        Literal["first", "latest", "max", "sum", "fill"], "how a later record's value meets the stored one"
+    ] = "latest"
+
+    _LISTS: ClassVar = (DataType.BASIC_LIST, DataType.SUB_TEMPLATE_LIST, DataType.SUB_TEMPLATE_MULTI_LIST)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,127}", self.name, re.ASCII):
+            raise ValueError(f'the element name "{self.name[:80]}" must be a letter, then letters, digits or "_"')
+        if self.type in self._LISTS:
+            raise ValueError(f"an element of a flow cannot be a list, and {self.type.value} is one")
+        if self.merge_rule in ("max", "sum") and not isinstance(self.type.default, (int, float)):
+            raise ValueError(f'mergeRule {self.merge_rule} needs numbers, and "{self.type.value}" is none')
+
+    def to_element(self) -> InformationElement:
+        """The element it defines."""
+        return InformationElement(
+            name=self.name,
+            element_id=ElementId(self.id),
+            enterprise_number=EnterpriseNumber(self.enterprise),
+            data_type=self.type,
+            merge_rule=MergeRule(self.merge_rule),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordContents:
+    """What a flow record holds beyond the fixed elements."""
+
+    pod_labels: Annotated[bool, "add the labels of Pods (live)"] = False
+    elements: Annotated[
+        tuple[str | ElementDefinition, ...], "more elements: names of registered ones, or definitions"
+    ] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on memory and patience."""
+
+    flows: Annotated[int, Bounds(1), "stored flows; beyond, ready flows leave early, then the oldest halves"] = (
+        1_000_000
+    )
+    string_bytes: Annotated[Octets, Bounds(1024 * 1024), "distinct strings of stored flows"] = Octets(256 * 1024 * 1024)
+    sessions: Annotated[int, Bounds(1), "Transport Sessions of all collectors"] = 10_000
+    session_idle: Annotated[Duration, Bounds(1), "a session silent for so long is forgotten"] = Duration(1800.0)
+    templates_per_session: Annotated[int, Bounds(1), "Templates of one session"] = 1024
+    fields_per_template: Annotated[int, Bounds(1, 16383), "Field Specifiers of one Template"] = 1024
+    template_lifetime: Annotated[
+        Duration, Bounds(0), "a Template over UDP is forgotten unless refreshed; 0 keeps it"
+    ] = Duration(5400.0)
+    held_bytes: Annotated[Octets, Bounds(0), "data that waits for its Template, all sessions"] = Octets(
+        16 * 1024 * 1024
+    )
+    receive_buffer: Annotated[Octets, Bounds(4096), "SO_RCVBUF of a UDP collector"] = Octets(64 * 1024 * 1024)
+    lane_bytes: Annotated[Octets, Bounds(65536), "batches one lane holds in memory"] = Octets(64 * 1024 * 1024)
+    stall: Annotated[Duration, Bounds(1), "the process ends when a plugin blocks it for so long"] = Duration(30.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServer:
+    """The HTTP server."""
+
+    api_port: Annotated[int, Bounds(0, 65535), "port on 127.0.0.1; address wins"] = 10348
+    address: Annotated[Endpoint | None, "where it listens; default 127.0.0.1 and apiPort"] = None
+    tls_cipher_suites: Annotated[str, "comma separated names; empty leaves the library's choice"] = ""
+    tls_min_version: Annotated[str, "VersionTLS10 to VersionTLS13; empty leaves the library's choice"] = ""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it listens."""
+        return self.address or Endpoint(host="127.0.0.1", port=self.api_port)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowStreamService:
+    """Antrea's gRPC stream of flows; read, not available."""
+
+    enable: Annotated[bool, "not available in this version"] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """The process's own log, on standard error."""
+
+    level: Annotated[Literal["debug", "info", "warning", "error"], "the least severe event that is written"] = "info"
+    format: Annotated[Literal["auto", "console", "json"], "auto is console on a terminal and json elsewhere"] = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything a run needs, plugins' own settings still unbound.
+
+    ``exporters`` holds the enabled Antrea sections too, ``collectors`` what is really to be opened.
+    """
+
+    state_directory: Annotated[
+        Path | None, "instance id, spools, remembered templates; default: $STATE_DIRECTORY or a usual place"
+    ] = None
+    shutdown_grace_period: Annotated[Duration, Bounds(0), "how long lanes may drain at the end (live)"] = Duration(25.0)
+    mode: Annotated[Literal["Aggregate", "Proxy"], "join the halves of flows, or pass records through"] = "Aggregate"
+    compatibility: Annotated[
+        Literal["antrea-2.7", "antrea-2.3"], "whose CSV columns, IPFIX templates and JSON keys are written"
+    ] = "antrea-2.7"
+    active_flow_record_timeout: Annotated[Duration, "a flow with new records is exported so often; at least 1s"] = (
+        Duration(60.0)
+    )
+    inactive_flow_record_timeout: Annotated[
+        Duration, "a flow silent for so long is exported and forgotten; at least 1s"
+    ] = Duration(90.0)
+    aggregator_transport_protocol: Annotated[
+        str, "TLS, TCP, UDP or None, any letter case: the one collector on 4739 where collectors is not given"
+    ] = "TLS"
+    flow_aggregator_address: Annotated[str, "one more name or address in the server's certificate"] = ""
+    collectors: Annotated[
+        tuple[Collector, ...], "Collecting Processes; default: one by aggregatorTransportProtocol, none with sources"
+    ] = ()
+    sources: Annotated[tuple[PluginEntry, ...], "plugins that bring flows themselves"] = ()
+    enrichers: Annotated[tuple[PluginEntry, ...], "plugins that add to flows, in this order"] = ()
+    lookups: Annotated[tuple[PluginEntry, ...], "providers of look-ups; the first that provides one wins"] = ()
+    exporters: Annotated[tuple[ExporterEntry, ...], "where flows go (live)"] = ()
+    record_contents: Annotated[RecordContents, "elements beyond the fixed ones"] = RecordContents()
+    limits: Annotated[Limits, "bounds on memory and patience"] = Limits()
+    api_server: Annotated[ApiServer, "the HTTP server"] = ApiServer()
+    cluster_id: Annotated[str, Key("clusterID"), "value of the clusterId element; default: the cluster's UUID"] = ""
+    record_buffer_size: Annotated[int, "Antrea's ring buffer; accepted, lanes have limits.laneBytes"] = 8192
+    flow_stream_service: Annotated[FlowStreamService, "Antrea's gRPC stream"] = FlowStreamService()
+    log: Annotated[Log, "the process's own log (live)"] = Log()
+    csv_quoting: Annotated[
+        Literal["antrea", "rfc4180"], "of the exporters made from Antrea's sections: antrea escapes nothing"
+    ] = "antrea"
