@@ -5,7 +5,7 @@ session's store as they pass, Data Sets are decoded a Set at a time by their Tem
 Sessions are all state there is; time comes in as an argument.
 
 Invariant: any octets give events, never an exception, and one call takes time and memory in
-proportion to the Message.
+proportion to the Message and the early data that its Templates release (both bounded).
 """
 
 from __future__ import annotations
