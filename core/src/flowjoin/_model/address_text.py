@@ -31,12 +31,11 @@ def ipv6_text(packed: bytes) -> str:
         return "::ffff:" + ipv4_text(packed[12:])
     text = ":%x:%x:%x:%x:%x:%x:%x:%x:" % _EIGHT_GROUPS.unpack(packed)  # noqa: UP031 - twice as fast as format
     # RFC 5952 section 4.2: the longest run of zero groups is shortened, the first of equals, never a single one.
-    if ":0:0:" in text:
-        for run in _ZERO_RUNS:
-            at = text.find(run)
-            if at >= 0:
-                return f"{text[1:at]}::{text[at + len(run) : -1]}"
-    return text[1:-1]
+    if ":0:0:" not in text:
+        return text[1:-1]
+    run = next(run for run in _ZERO_RUNS if run in text)
+    at = text.index(run)
+    return f"{text[1:at]}::{text[at + len(run) : -1]}"
 
 
 def mac_text(packed: bytes) -> str:
