@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 import trio
 
+from flowjoin.__main__ import main
 from flowjoin._cli import generate as command
 from flowjoin._generator.config import TrafficConfig
 from flowjoin._generator.process import GeneratorConfig, TrafficTotals, generate
@@ -312,10 +313,10 @@ def test_a_wrong_argument_is_named(words, problem, capsys):
 
 
 def test_shares_that_do_not_fit_end_with_2_and_a_closed_port_with_1(capsys):
-    assert command.run(arguments_of("--to", "udp://127.0.0.1:9", "--denied-share", "2")) == 2
+    assert main(["generate", "--to", "udp://127.0.0.1:9", "--denied-share", "2"]) == 2
     assert "denied-share must be from 0 to 1" in capsys.readouterr().err
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-    assert command.run(arguments_of("--to", f"tcp://127.0.0.1:{port}", "--flows", "1")) == 1
+    assert main(["generate", "--to", f"tcp://127.0.0.1:{port}", "--flows", "1"]) == 1
     assert f"nobody listens at tcp 127.0.0.1:{port}" in capsys.readouterr().err

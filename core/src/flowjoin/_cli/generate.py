@@ -14,6 +14,7 @@ import trio
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from flowjoin._cli.commands import CommandError
 from flowjoin._collector.config import CollectorAddress
 from flowjoin._generator.config import MAX_FLOWS_PER_NODE, TrafficConfig
 from flowjoin._generator.process import GeneratorConfig, TrafficTotals, generate
@@ -24,7 +25,6 @@ __all__ = ["add_arguments", "run"]
 
 _EXIT_FAILED: Final = 1
 _EXIT_UNUSABLE: Final = 2
-_EXIT_INTERRUPTED: Final = 130
 _LEAST_NODES: Final = 4
 # Over UDP nothing holds the sender back; this is well below what one core collects.
 _UDP_RATE: Final = 10_000.0
@@ -88,21 +88,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the traffic; gives the exit code."""
+    """Send the traffic; gives the exit code.
+
+    Raises:
+        CommandError: the traffic cannot be made, or the collector not be reached.
+    """
     try:
         config = _config(arguments)
-        total = records_planned(config.traffic)
     except ValueError as error:
-        _say(str(error))
-        return _EXIT_UNUSABLE
+        raise CommandError(str(error), exit_code=_EXIT_UNUSABLE) from error
+    total = records_planned(config.traffic)
     try:
         with _progress(total, is_wanted=arguments.output == "text" and sys.stderr.isatty()) as tell:
             totals = trio.run(_generate, config, tell)
     except DestinationError as error:
-        _say(str(error))
-        return _EXIT_FAILED
-    except KeyboardInterrupt:
-        return _EXIT_INTERRUPTED
+        raise CommandError(str(error), exit_code=_EXIT_FAILED) from error
     if arguments.output == "text":
         print(
             f"Sent {totals.records} records about {totals.flows} flows from {config.traffic.nodes} nodes to "
@@ -183,7 +183,3 @@ def _rate(text: str) -> float:
     if not 0 <= rate < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of records per second, from 0")
     return rate
-
-
-def _say(problem: str) -> None:
-    print(f"flowjoin generate: {problem}", file=sys.stderr)
