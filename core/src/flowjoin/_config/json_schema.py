@@ -61,10 +61,7 @@ def json_schema(plugins: PluginConfigs | None = None) -> _Schema:
         else:
             properties[spec.key] = _property(spec, definitions)
     for key, section in antrea.SECTIONS.items():
-        properties[key] = {
-            "anyOf": [_dataclass(section, definitions), {"type": "null"}],
-            "description": inspect.getdoc(section),
-        }
+        properties[key] = _section(section, definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "flowjoin configuration",
@@ -72,6 +69,19 @@ def json_schema(plugins: PluginConfigs | None = None) -> _Schema:
         "properties": properties,
         "additionalProperties": False,
         "$defs": definitions,
+    }
+
+
+def _section(section: type[Any], definitions: _Schema) -> _Schema:
+    """A section of Antrea's: while it is disabled only its keys are looked at, not their values."""
+    specs = fields_of(section)
+    documented: _Schema = {spec.key: {"description": spec.documentation} for spec in specs}
+    documented["enable"] = next(_property(spec, definitions) for spec in specs if spec.key == "enable")
+    return {
+        "description": inspect.getdoc(section),
+        "if": {"type": "object", "properties": {"enable": {"const": True}}, "required": ["enable"]},
+        "then": _dataclass(section, definitions),
+        "else": {"type": ["object", "null"], "properties": documented, "additionalProperties": False},
     }
 
 
@@ -112,10 +122,10 @@ def _dataclass(cls: type[Any], definitions: _Schema) -> _Schema:
 def _property(spec: FieldSpec, definitions: _Schema) -> _Schema:
     schema = _type(spec.hint, spec.bounds, definitions)
     if not spec.required:  # null takes the default
-        if isinstance(schema.get("type"), str) and "enum" not in schema:
-            schema = {**schema, "type": [schema["type"], "null"]}
-        elif "enum" in schema:
+        if "enum" in schema:
             schema = {**schema, "enum": [*schema["enum"], None]}
+        elif isinstance(schema.get("type"), str) and "oneOf" not in schema:
+            schema = {**schema, "type": [schema["type"], "null"]}
         else:
             schema = {"anyOf": [schema, {"type": "null"}]}
     return _documented(schema, spec)

@@ -83,19 +83,35 @@ class Lane:
         """Where the rows are."""
         return self._queue.books()
 
-    def offer(self, batch: FlowBatch) -> None:
-        """Take a batch, at once: where there is no room the oldest batch is dropped and counted."""
-        self._put(batch, may_drop=True)
+    @property
+    def is_full(self) -> bool:
+        """Whether another batch would cost the oldest one."""
+        return self._queue.is_full
 
-    async def send(self, batch: FlowBatch) -> None:
-        """Take a batch when there is room; nothing is ever dropped.
+    @property
+    def is_degraded(self) -> bool:
+        return self._component.is_degraded
 
-        Cancellation: the batch was not taken.
+    def offer(self, batch: FlowBatch, *, may_drop: bool = True) -> None:
+        """Take a batch, at once: where there is no room the oldest batch is dropped and counted.
+
+        Args:
+            batch: rows of any schema.
+            may_drop: False takes it beyond the bound; for those who called ``wait_room`` before.
         """
+        assert not self._is_closing, "a closed lane takes nothing"
+        if not len(batch):
+            return
+        dropped = self._queue.put(batch, self._clock(), may_drop=may_drop)
+        self._changed.set()
+        if dropped:
+            self._log.warning("rows_dropped", rows=dropped)
+
+    async def wait_room(self) -> None:
+        """Wait until a batch can be taken without dropping one."""
         await trio.lowlevel.checkpoint()
         while self._queue.is_full:
             await self._room.park()
-        self._put(batch, may_drop=False)
 
     def close(self) -> None:
         """Nothing more comes: ``run`` delivers what is held, without waiting for intervals, and returns."""
@@ -216,15 +232,6 @@ class Lane:
         facts: dict[str, object] = {"problem": str(exc)} if isinstance(exc, PermanentExportError) else {"exc_info": exc}
         some = sorted(refused)[:_ROWS_NAMED]
         self._log.error("rows_dead_lettered", batch=part.id, rows=len(refused), first_rows=some, **facts)
-
-    def _put(self, batch: FlowBatch, *, may_drop: bool) -> None:
-        assert not self._is_closing, "a closed lane takes nothing"
-        if not len(batch):
-            return
-        dropped = self._queue.put(batch, self._clock(), may_drop=may_drop)
-        self._changed.set()
-        if dropped:
-            self._log.warning("rows_dropped", rows=dropped)
 
     async def _wait_for_rows(self) -> None:
         self._changed = trio.Event()

@@ -35,7 +35,7 @@ from flowjoin.api._lookups import (
     ServiceLookup,
     ServicePort,
 )
-from flowjoin.api._settings import Duration, Octets
+from flowjoin.api._settings import Bounds, Duration, Key, Octets, Secret
 from flowjoin.api._types import (
     API_VERSION,
     Batching,
@@ -55,6 +55,7 @@ __all__ = [
     "VARIABLE_LENGTH",
     "AddressFamily",
     "Batching",
+    "Bounds",
     "ConfigError",
     "Counter",
     "DataType",
@@ -74,6 +75,7 @@ __all__ = [
     "FlowSchema",
     "FlowjoinError",
     "InformationElement",
+    "Key",
     "Logger",
     "LookupType",
     "MergeRule",
@@ -90,6 +92,7 @@ __all__ = [
     "PolicyLookup",
     "PolicyRule",
     "RetryableExportError",
+    "Secret",
     "Service",
     "ServiceLookup",
     "ServicePort",
