@@ -52,6 +52,7 @@ class Command:
 
 
 COMMANDS: Final = (
+    Command("run", "collect, join and deliver flows until told to stop"),
     Command("check", "validate a configuration without starting anything"),
     Command("decode", "print what is in a pcap, a pcapng or an IPFIX File, before anything is joined"),
     Command("config", "print the JSON Schema of the configuration, for editors"),

@@ -186,7 +186,10 @@ class Traffic:
     def _to_external(self, kind: FlowKind, family: AddressFamily) -> Flow:
         source = self._any_pod()
         common = self._endpoints(
-            source.addresses[family], self._random.choice(self._cluster_clients(family)), _TCP, self._random.choice((443, 80))
+            source.addresses[family],
+            self._random.choice(self._cluster_clients(family)),
+            _TCP,
+            self._random.choice((443, 80)),
         )
         common["flowType"] = _TO_EXTERNAL
         elements = common | self._pod("source", source) | self._egress_policy(_ALLOW)
@@ -270,7 +273,10 @@ class Traffic:
             else:
                 more, reverse_more = random.randrange(1, 2000), random.randrange(1, 2000)
                 packets, octets = packets + more, octets + more * size
-                reverse_packets, reverse_octets = reverse_packets + reverse_more, reverse_octets + reverse_more * reverse_size
+                reverse_packets, reverse_octets = (
+                    reverse_packets + reverse_more,
+                    reverse_octets + reverse_more * reverse_size,
+                )
             is_last = number == records - 1
             reason = _END_OF_FLOW if is_denied else last_reason if is_last else _ACTIVE
             updates.append(
