@@ -12,7 +12,7 @@ from capture_writer import ethernet, ipv4, message, pcap, tcp, udp
 from rich.console import Console
 
 from flowjoin.__main__ import main
-from flowjoin._cli.decode import progress_of
+from flowjoin._cli.capture_file import progress_of
 from flowjoin._collector.capture import CaptureReader
 
 TEMPLATE = struct.pack(">HHHHHHHH", 2, 16, 256, 2, 82, 65_535, 1, 4)
@@ -193,18 +193,18 @@ def test_a_tcp_stream_that_loses_its_place_is_a_malformed_message(
 def test_a_long_file_shows_how_far_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flowjoin._cli.decode._LONG_FILE_OCTETS", 1)
-    monkeypatch.setattr("flowjoin._cli.decode._PROGRESS_EVERY_ITEMS", 2)
+    monkeypatch.setattr("flowjoin._cli.capture_file._LONG_FILE_OCTETS", 1)
+    monkeypatch.setattr("flowjoin._cli.capture_file._PROGRESS_EVERY_ITEMS", 2)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(
-        "flowjoin._cli.decode.Console", lambda stderr: Console(stderr=stderr, force_terminal=True, width=80)
+        "flowjoin._cli.capture_file.Console", lambda stderr: Console(stderr=stderr, force_terminal=True, width=80)
     )
     path = tmp_path / "flows.ipfix"
     path.write_bytes(MESSAGE * 4)
     reader = CaptureReader(io.BytesIO(MESSAGE * 4))
     with progress_of(reader, str(path)) as tell:
         for _ in reader:
-            tell()
+            tell(1)
     assert f"{4 * len(MESSAGE)}" in capsys.readouterr().err
 
 
@@ -213,5 +213,5 @@ def test_a_short_file_and_a_pipe_show_no_progress(tmp_path: Path, capsys: pytest
     path.write_bytes(MESSAGE)
     for file in (str(path), "-"):
         with progress_of(CaptureReader(io.BytesIO(MESSAGE)), file) as tell:
-            tell()
+            tell(1)
     assert capsys.readouterr().err == ""
