@@ -114,7 +114,7 @@ class Binder:
                 continue
             values[spec.name] = self.value(entry.value, spec.hint, _join(path, spec.key), spec.bounds, entry.line)
         if not any(spec.hint is Settings for spec in specs):
-            self.unknown_keys(node, {spec.key for spec in specs}, path, lenient=into in self._lenient)
+            self.unknown_keys(node, [spec.key for spec in specs], path, lenient=into in self._lenient)
         try:
             return into(**values)
         except ValueError as exc:
@@ -171,7 +171,8 @@ class Binder:
         self, node: Node, hint: Any, members: tuple[Any, ...], path: str, bounds: Bounds | None, line: int
     ) -> Any:
         fitting = [member for member in members if _shape(member) is type(node)]
-        if len(fitting) == 1:  # its own error says more than "none of these"
+        if len(fitting) == 1 and get_origin(fitting[0]) is not Literal:
+            # its own error says more than "none of these"
             return self.value(node, fitting[0], path, bounds, line)
         for member in fitting:
             try:

@@ -1,7 +1,7 @@
 """The configuration as frozen values: every key but those of Antrea's sink sections and of plugins.
 
 The documentation of each key is the string beside its type; docs/reference/configuration.md and the
-JSON Schema are made from it. "(live)" marks what a reload may change in a running process.
+JSON Schema are made from it. LIVE marks what a reload may change in a running process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from flowjoin._config.endpoint import Endpoint
-from flowjoin._config.fields import Settings
+from flowjoin._config.fields import LIVE, Settings
 from flowjoin._model.information_element import (
     DataType,
     ElementId,
@@ -157,7 +157,7 @@ class ElementDefinition:
 class RecordContents:
     """What a flow record holds beyond the fixed elements."""
 
-    pod_labels: Annotated[bool, "add the labels of Pods (live)"] = False
+    pod_labels: Annotated[bool, "add the labels of Pods", LIVE] = False
     elements: Annotated[
         tuple[str | ElementDefinition, ...], "more elements: names of registered ones, or definitions"
     ] = ()
@@ -226,7 +226,7 @@ class Config:
     state_directory: Annotated[
         Path | None, "instance id, spools, remembered templates; default: $STATE_DIRECTORY or a usual place"
     ] = None
-    shutdown_grace_period: Annotated[Duration, Bounds(0), "how long lanes may drain at the end (live)"] = Duration(25.0)
+    shutdown_grace_period: Annotated[Duration, Bounds(0), "how long lanes may drain at the end", LIVE] = Duration(25.0)
     mode: Annotated[Literal["Aggregate", "Proxy"], "join the halves of flows, or pass records through"] = "Aggregate"
     compatibility: Annotated[
         Literal["antrea-2.7", "antrea-2.3"], "whose CSV columns, IPFIX templates and JSON keys are written"
@@ -247,14 +247,14 @@ class Config:
     sources: Annotated[tuple[PluginEntry, ...], "plugins that bring flows themselves"] = ()
     enrichers: Annotated[tuple[PluginEntry, ...], "plugins that add to flows, in this order"] = ()
     lookups: Annotated[tuple[PluginEntry, ...], "providers of look-ups; the first that provides one wins"] = ()
-    exporters: Annotated[tuple[ExporterEntry, ...], "where flows go (live)"] = ()
+    exporters: Annotated[tuple[ExporterEntry, ...], "where flows go", LIVE] = ()
     record_contents: Annotated[RecordContents, "elements beyond the fixed ones"] = RecordContents()
     limits: Annotated[Limits, "bounds on memory and patience"] = Limits()
     api_server: Annotated[ApiServer, "the HTTP server"] = ApiServer()
     cluster_id: Annotated[str, Key("clusterID"), "value of the clusterId element; default: the cluster's UUID"] = ""
     record_buffer_size: Annotated[int, "Antrea's ring buffer; accepted, lanes have limits.laneBytes"] = 8192
     flow_stream_service: Annotated[FlowStreamService, "Antrea's gRPC stream"] = FlowStreamService()
-    log: Annotated[Log, "the process's own log (live)"] = Log()
+    log: Annotated[Log, "the process's own log", LIVE] = Log()
     csv_quoting: Annotated[
         Literal["antrea", "rfc4180"], "of the exporters made from Antrea's sections: antrea escapes nothing"
     ] = "antrea"

@@ -64,8 +64,8 @@ class IngestResult:
 class KernelStatistics:
     """Everything the kernel counted since it was made: the books of messages, records and flows.
 
-    Invariants: ``records_received == records_created + records_merged + records_older + sum(records_rejected.values())``
-    and ``flows_created == flows_exported_last + flows_given_up + flows_evicted + flows_held``.
+    Invariants: ``records_received == records_created + records_merged + records_older +
+    sum(records_rejected.values())`` and ``flows_created == flows_exported_last + flows_given_up + flows_evicted + flows_held``.
 
     Attributes:
         messages: whole Messages whose header was read.
@@ -74,12 +74,14 @@ class KernelStatistics:
         records_created: made a flow.
         records_merged: changed a stored flow.
         records_older: ended no later than what the flow knew from that side; only deadlines moved.
-        records_rejected: by cause: ``address_absent``, ``time_absent``, ``table_full``.
+        records_rejected: by cause: ``address_absent``, ``address_mixed`` (Proxy mode: of both families),
+            ``time_absent``, ``table_full`` (rows of evicted flows, or of Proxy mode, were not fetched).
         flows_exported_last: left the table after their last export.
         flows_given_up: a half whose other half never came.
         flows_evicted: left at the limit of stored flows, exported as they were.
         rows: rows given by ``expire``, over all batches.
         counters_clamped: deltas or throughputs that would have been negative.
+        times_clamped: plain flows' records that said they ended before they began.
         elements_dropped: fields the flow has no place for, by element name (bounded, then ``other``).
         elements_absent: plain flows' records without an element the key or the books want, by name.
         strings_dropped: strings stored empty because ``string_octets`` was reached.
@@ -109,6 +111,7 @@ class KernelStatistics:
     flows_waiting: int = 0
     rows: int = 0
     counters_clamped: int = 0
+    times_clamped: int = 0
     elements_dropped: Mapping[str, int] = field(default_factory=dict)
     elements_absent: Mapping[str, int] = field(default_factory=dict)
     strings_dropped: int = 0
@@ -145,7 +148,10 @@ class Kernel(Protocol):
         ...
 
     def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
-        """Matching flows among the next ``limit`` stored from ``cursor`` (0 begins); the next cursor, None at the end."""
+        """Matching flows among the next ``limit`` places from ``cursor`` (0 begins); the next cursor, None at the end.
+
+        A flow that is held throughout is given once, whatever comes and leaves between the calls.
+        """
         ...
 
     def store_enriched(self, batch: FlowBatch, columns: Mapping[str, Sequence[Value]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
+from flowjoin._model.arrow import arrow_array, arrow_schema, arrow_stream
 from flowjoin._model.column_building import column_of, default_column, join_columns
 from flowjoin._model.columns import CodedValues, Column
 from flowjoin._model.flow_schema import AddressFamily, FlowSchema
@@ -264,6 +265,18 @@ class FlowBatch:
             is_first_export=self._is_first_export,
             handles=[self._handles[index] for index in indices] if self._handles else (),
         )
+
+    # The Arrow PyCapsule interface. A consumer that asks for another schema converts by itself, which the
+    # interface allows. Capsules and what comes of them may outlive the batch.
+
+    def __arrow_c_schema__(self) -> object:
+        return arrow_schema(self._schema.elements)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return arrow_array(self._schema.elements, self._columns, self._length)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return arrow_stream(self._schema.elements, self._columns, self._length)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FlowBatch):

@@ -16,7 +16,7 @@ class Reason(enum.Enum):
     VERSION_UNSUPPORTED = "version_unsupported"
     SET_TOO_SHORT = "set_too_short"  # set length below 4
     SET_TOO_LONG = "set_too_long"  # set length past the Message's end
-    # one Template Record (the rest of its Set is dropped)
+    # one Template Record (its Set is read on, unless it is truncated or its id reserved)
     TEMPLATE_TRUNCATED = "template_truncated"
     TEMPLATE_ID_RESERVED = "template_id_reserved"  # below 256
     TEMPLATE_EMPTY = "template_empty"  # no octet in any record: data would never end

@@ -67,7 +67,10 @@ class TemplateReceived:
 
 @dataclass(frozen=True, slots=True)
 class TemplateWithdrawn:
-    """Templates were withdrawn (RFC 7011 section 8.1); all of the set's kind with ``template_id`` None."""
+    """Templates were withdrawn (RFC 7011 section 8.1); all of the set's kind with ``template_id`` None.
+
+    Over UDP withdrawals are ignored, and give no event.
+    """
 
     template_id: TemplateId | None
     is_options: bool
@@ -83,7 +86,8 @@ class DataSetReceived:
         records: one tuple a record, one value a field, in Template order. A value is what
             ``flowjoin._model.information_element`` says of the field's element, but that addresses
             and MAC addresses are packed octets here (``wire.text_of`` makes the text); a field whose
-            length its type does not allow is given as its octets.
+            length its type does not allow is given as its octets (``wire.carries_octets``). Every
+            integer is in its type's range, however long its field.
         was_held: these records came before their Template and have waited for it.
     """
 
@@ -120,7 +124,11 @@ class MalformedTemplate:
 
 @dataclass(frozen=True, slots=True)
 class MalformedMessage:
-    """The rest of the Message was dropped; what came before it counts."""
+    """The rest of the Message was dropped; what came before it counts.
+
+    Over an ordered transport the caller closes the session then (RFC 7011 section 9.1): one end
+    is broken, and on a new connection it sends its Templates again. Over UDP the next datagram is read.
+    """
 
     error: DecodeError
 

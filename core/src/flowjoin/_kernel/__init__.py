@@ -1,0 +1,14 @@
+"""Bytes to flow table to batches: one interface, in more than one form."""
+
+from flowjoin._kernel.creation import KernelForm, create_kernel
+from flowjoin._kernel.interface import CompilePlan, IngestResult, Kernel, KernelLimits, KernelStatistics
+
+__all__ = [
+    "CompilePlan",
+    "IngestResult",
+    "Kernel",
+    "KernelForm",
+    "KernelLimits",
+    "KernelStatistics",
+    "create_kernel",
+]

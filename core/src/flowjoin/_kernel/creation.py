@@ -1,0 +1,62 @@
+"""Which form of the kernel a program gets."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from flowjoin._kernel.interface import CompilePlan, Kernel, KernelLimits
+from flowjoin._kernel.proxy import ProxyKernel
+from flowjoin._kernel.python_kernel import PythonKernel
+from flowjoin._model.errors import ConfigError
+from flowjoin._model.schemas import FlowSchemas
+from flowjoin.wire.decoder import Decoder
+
+__all__ = ["KernelForm", "create_kernel"]
+
+KernelForm: TypeAlias = Literal["auto", "python", "compiled"]
+
+
+def create_kernel(
+    *,
+    decoder: Decoder,
+    compile_plan: CompilePlan,
+    schemas: FlowSchemas,
+    limits: KernelLimits | None = None,
+    cluster_id: str = "",
+    is_enriched: bool = False,
+    is_proxy: bool = False,
+    form: str = "auto",
+) -> Kernel:
+    """A kernel, empty.
+
+    Args:
+        decoder: of Messages; it becomes the kernel's own.
+        compile_plan: makes the plans of Templates, for the same schemas and mode.
+        schemas: of the batches.
+        limits: on what is stored.
+        cluster_id: of flows whose records bring none.
+        is_enriched: whether enrichers are configured: rows are offered apart until ``store_enriched``.
+        is_proxy: Proxy mode: records pass, none is joined.
+        form: ``auto`` takes the fastest at hand; what ``FLOWJOIN_KERNEL`` says.
+
+    Raises:
+        ConfigError: the form is unknown or not at hand, or a limit leaves no room at all.
+    """
+    limits = limits or KernelLimits()
+    if form == "compiled":
+        raise ConfigError("FLOWJOIN_KERNEL=compiled: this build has no compiled kernel; use auto or python")
+    if form not in ("auto", "python"):
+        raise ConfigError(f"FLOWJOIN_KERNEL={form}: no such form; use auto, compiled or python")
+    if limits.flows < 1:
+        raise ConfigError("one flow at least must find room", path="limits.flows")
+    if limits.active_timeout <= 0 or limits.idle_timeout <= 0:
+        raise ConfigError("the timeouts of flows must be longer than nothing")
+    kind = ProxyKernel if is_proxy else PythonKernel
+    return kind(
+        decoder=decoder,
+        compile_plan=compile_plan,
+        schemas=schemas,
+        limits=limits,
+        cluster_id=cluster_id,
+        is_enriched=is_enriched,
+    )
