@@ -38,7 +38,7 @@ class FlowBatch:
     are equal when schema and values are, whatever their ids.
     """
 
-    __slots__ = ("_columns", "_handles", "_id", "_is_first_export", "_length", "_schema", "__weakref__")
+    __slots__ = ("__weakref__", "_columns", "_handles", "_id", "_is_first_export", "_length", "_schema")
 
     def __init__(
         self,
