@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import socket
 import struct
+import subprocess
 import time
 from functools import partial
+from xml.etree import ElementTree
 
 import pytest
 import trio
+from capture_writer import ethernet, ipv4, pcap, udp
+from real_programs import tshark_reads
 
 from flowjoin.__main__ import main
 from flowjoin._cli import generate as command
 from flowjoin._generator.config import TrafficConfig
 from flowjoin._generator.process import GeneratorConfig, TrafficTotals, generate
+from flowjoin._generator.records import AgentRecords
 from flowjoin._model.errors import DestinationError
+from flowjoin.wire import Encoder, default_registry
 
 # The agent's Template, IPv4, written down by hand: (enterprise number, element id, octets; 65535 is variable).
 ANTREA, REVERSE = 56506, 29305
@@ -174,6 +181,51 @@ async def test_the_last_line_is_what_the_records_say_when_they_are_joined_by_han
     assert sum(1 for seen in reports.values() if len(seen) == 6) == sum(
         1 for seen in reports.values() if len({(source, pod) for source, pod, _, _ in seen}) == 2
     )
+
+
+async def test_tshark_reads_the_records_as_they_were_made(require_program, tmp_path):
+    async with Receiver() as receiver:
+        totals = await receiver.receive(config_for(receiver, flows=60, updates=1))
+        by_hand = [record for message, _ in receiver.data() for record in read_by_hand(message)[2]]
+        # One session for tshark, which tells Templates apart by domain too.
+        datagrams = [message for message, _ in receiver.received]
+    read = await trio.to_thread.run_sync(tshark_reads, require_program("tshark"), tmp_path, datagrams)
+    assert len(read) == len(by_hand) == totals.records
+    names = {
+        (0, 7): "cflow.srcport", (0, 11): "cflow.dstport", (0, 4): "cflow.protocol",
+        (0, 8): "cflow.srcaddr", (0, 12): "cflow.dstaddr", (0, 27): "cflow.srcaddrv6", (0, 28): "cflow.dstaddrv6",
+        (0, 1): "cflow.octets", (0, 2): "cflow.packets", (0, 136): "cflow.flow_end_reason",
+        (0, 85): "cflow.permanent_octets", (0, 86): "cflow.permanent_packets",
+        (0, 150): "cflow.abstimestart", (0, 151): "cflow.abstimeend",
+    }  # fmt: skip
+    for ours, theirs in zip(by_hand, read, strict=True):
+        for element, name in names.items():
+            if element in ours:
+                assert theirs[name] == ours[element], (element, name)
+
+
+def test_tshark_names_the_enterprise_of_antreas_elements(require_program, tmp_path):
+    templates = [
+        message
+        for template in AgentRecords(default_registry()).templates.values()
+        for message in Encoder().encode_templates([template], 1_700_000_000)
+    ]
+    capture = tmp_path / "templates.pcap"
+    capture.write_bytes(pcap([(1_700_000_000, ethernet(ipv4(udp(message)))) for message in templates]))
+    command_line = [require_program("tshark"), "-r", str(capture), "-d", "udp.port==4739,cflow", "-T", "pdml"]
+    printed = subprocess.run(command_line, check=True, capture_output=True, timeout=60).stdout
+    fields = []
+    for field in ElementTree.fromstring(printed).iter("field"):
+        if re.match(r"Field \(\d+/43\)", field.get("show", "")):
+            parts = {part.get("name"): int(part.get("show")) for part in field.iter("field") if part.get("name")}
+            number = parts.get(
+                "cflow.template_ipfix_field_type", parts.get("cflow.template_ipfix_field_type_enterprise")
+            )
+            fields.append(
+                (parts.get("cflow.template_ipfix_field_pen", 0), number, parts["cflow.template_field_length"])
+            )
+    assert fields == AGENT_FIELDS + AGENT_FIELDS_IPV6
+    assert b"Antrea" in printed
 
 
 async def test_messages_stay_below_the_mtu_however_many_records_are_asked_for():

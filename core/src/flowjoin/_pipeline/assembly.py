@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from flowjoin._aggregator.process import Aggregation
@@ -35,6 +36,7 @@ __all__ = ["Pipeline", "assemble"]
 
 # What repeats while an exporter restarts is no news; the counters tell it.
 _QUIET_REASONS = frozenset({Reason.TEMPLATE_UNKNOWN, Reason.HELD_LIMIT})
+_OPEN_BATCHES = 16  # at once, one a schema, with a wide margin
 
 
 @dataclass(slots=True, kw_only=True)
@@ -133,7 +135,7 @@ class _Assembly:
         lookups = self._lookups(health)
         registry_of_lookups = Lookups(lookups)
         enrichers = self._enrichers(health, registry_of_lookups)
-        lanes = self._lanes(health, registry_of_lookups)
+        lanes = self._lanes(health, registry_of_lookups, is_replay)
         outlets = Outlets(
             Enrichment(enrichers, self.kernel.store_enriched), lanes, is_replay=is_replay, clock=self.clock
         )
@@ -182,7 +184,8 @@ class _Assembly:
             )
         return tuple(stages)
 
-    def _lanes(self, health: HealthTable, lookups: Lookups) -> tuple[Lane, ...]:
+    def _lanes(self, health: HealthTable, lookups: Lookups, is_replay: bool) -> tuple[Lane, ...]:
+        bounds = LaneBounds(octets=self.bound.config.limits.lane_bytes)
         lanes: list[Lane] = []
         for plugin in self.bound.exporters:
             opener, log = self._opener("exporters", plugin, lookups)
@@ -190,11 +193,11 @@ class _Assembly:
             lanes.append(
                 Lane(
                     opener,
-                    _batching(plugin),
+                    _timeless(_batching(plugin), bounds) if is_replay else _batching(plugin),
                     identity=LaneIdentity(instance_id=self.state.instance_id, lane=name, epoch=self.state.epoch),
                     component=health.add("exporters", name),
                     log=log,
-                    bounds=LaneBounds(octets=self.bound.config.limits.lane_bytes),
+                    bounds=bounds,
                     clock=self.clock,
                 )
             )
@@ -234,3 +237,15 @@ def _batching(plugin: BoundPlugin[ExporterEntry, ExporterType]) -> Batching:
     if batching.records < 1 or batching.octets < 1 or not batching.interval >= 0:
         raise PluginContractError(f"its batching gave {batching}, where nothing fits", plugin=plugin.entry.type)
     return batching
+
+
+def _timeless(batching: Batching, bounds: LaneBounds) -> Batching:
+    """Batches whose boundaries depend on their rows alone, for replay: the same capture, the same batches.
+
+    They stay open until they are full or all is over, so those of all schemas together must leave the lane room.
+    """
+    return Batching(
+        records=min(batching.records, max(1, bounds.rows // _OPEN_BATCHES)),
+        octets=min(batching.octets, bounds.octets // _OPEN_BATCHES),
+        interval=inf,
+    )
