@@ -149,9 +149,7 @@ def _make_node(random: Random, number: int, services: list[Service]) -> Node:
 def _make_policies(direction: str) -> list[Policy]:
     policies = []
     for namespace in sorted({row[0] for row in _APPLICATIONS}):
-        policies.append(
-            Policy(name=f"{namespace}-{direction}", namespace=namespace, type=_K8S_POLICY, rule_name="")
-        )
+        policies.append(Policy(name=f"{namespace}-{direction}", namespace=namespace, type=_K8S_POLICY, rule_name=""))
         policies.append(
             Policy(
                 name=f"{namespace}-{direction}-strict",

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["TrafficConfig"]
+__all__ = ["MAX_FLOWS_PER_NODE", "TrafficConfig"]
+
+# Each flow from outside takes one of the 64,512 source ports that a gateway has in each family, and
+# at most every fourth flow does.
+MAX_FLOWS_PER_NODE: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,5 +48,7 @@ class TrafficConfig:
             raise ValueError(f"flows must not be negative, as {self.flows} is")
         if not 2 <= self.nodes <= 250:
             raise ValueError(f"nodes must be from 2 to 250, not {self.nodes}")
+        if self.flows > self.nodes * MAX_FLOWS_PER_NODE:
+            raise ValueError(f"{self.flows} flows need at least {-(-self.flows // MAX_FLOWS_PER_NODE)} nodes")
         if not 0 <= self.updates <= 1000:
             raise ValueError(f"updates must be from 0 to 1000, not {self.updates}")

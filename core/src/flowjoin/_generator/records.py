@@ -78,9 +78,7 @@ class AgentRecords:
     def __init__(self, registry: ElementRegistry) -> None:
         self.templates: Final = {family: _template(registry, family) for family in AddressFamily}
         self._defaults = {
-            family: {
-                name: field.element.default for name, field in zip(AGENT_ELEMENTS, template.fields, strict=True)
-            }
+            family: {name: field.element.default for name, field in zip(AGENT_ELEMENTS, template.fields, strict=True)}
             for family, template in self.templates.items()
         }
 

@@ -21,7 +21,7 @@ from flowjoin._model.flow_key import FlowKey
 from flowjoin._model.flow_schema import AddressFamily
 from flowjoin._model.information_element import Value
 
-__all__ = ["Flow", "FlowKind", "Half", "Traffic", "Update"]
+__all__ = ["Flow", "FlowKind", "Half", "Traffic", "Update", "flows_of_kinds", "records_planned"]
 
 _ICMP, _TCP, _UDP, _ICMPV6 = 1, 6, 17, 58
 _INTRA_NODE, _INTER_NODE, _TO_EXTERNAL, _FROM_EXTERNAL = 1, 2, 3, 4
@@ -43,6 +43,9 @@ class FlowKind(enum.Enum):
     EGRESS_DENIED = "egress_denied"  # the source node drops or rejects
     INGRESS_REJECTED = "ingress_rejected"  # the destination node answers
     INGRESS_DROPPED = "ingress_dropped"  # the destination node drops, the source node sees no answer
+
+
+_TWO_SIDED: Final = frozenset({FlowKind.INTER_NODE, FlowKind.FROM_EXTERNAL_FORWARDED, FlowKind.INGRESS_DROPPED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,34 @@ class _Ports:
         return self._ports[(used * 10_007 + len(address) * 811) % len(self._ports)]
 
 
+def flows_of_kinds(config: TrafficConfig) -> dict[FlowKind, int]:
+    """How many flows of each kind; together exactly as many as configured."""
+    shares = {
+        FlowKind.INTER_NODE: config.inter_node_share,
+        FlowKind.TO_EXTERNAL: config.external_share / 2,
+        FlowKind.FROM_EXTERNAL_FORWARDED: config.external_share / 4,
+        FlowKind.FROM_EXTERNAL: config.external_share / 4,
+        FlowKind.EGRESS_DENIED: config.denied_share / 3,
+        FlowKind.INGRESS_DROPPED: config.denied_share / 3,
+        FlowKind.INGRESS_REJECTED: config.denied_share / 3,
+        FlowKind.INTRA_NODE: 1.0,  # the rest
+    }
+    counts: dict[FlowKind, int] = {}
+    reached, dealt = 0.0, 0
+    for kind, share in shares.items():
+        # Rounding the running sum leaves nobody out for good and never exceeds the whole.
+        reached = min(1.0, reached + share)
+        counts[kind] = round(reached * config.flows) - dealt
+        dealt += counts[kind]
+    return counts
+
+
+def records_planned(config: TrafficConfig) -> int:
+    """How many Data Records the traffic has."""
+    halves = sum(count * (2 if kind in _TWO_SIDED else 1) for kind, count in flows_of_kinds(config).items())
+    return halves * (1 + config.updates)
+
+
 class Traffic:
     """Iterable once: the flows, in an order without pattern."""
 
@@ -144,23 +175,9 @@ class Traffic:
             yield makers[kind](kind, family)
 
     def _dealt(self) -> list[tuple[FlowKind, AddressFamily]]:
-        config = self._config
-        shares = {
-            FlowKind.INTER_NODE: config.inter_node_share,
-            FlowKind.TO_EXTERNAL: config.external_share / 2,
-            FlowKind.FROM_EXTERNAL_FORWARDED: config.external_share / 4,
-            FlowKind.FROM_EXTERNAL: config.external_share / 4,
-            FlowKind.EGRESS_DENIED: config.denied_share / 3,
-            FlowKind.INGRESS_DROPPED: config.denied_share / 3,
-            FlowKind.INGRESS_REJECTED: config.denied_share / 3,
-        }
         dealt: list[tuple[FlowKind, AddressFamily]] = []
-        reached = 0.0
-        for kind, share in (*shares.items(), (FlowKind.INTRA_NODE, 1.0)):
-            # Rounding the running sum leaves nobody out for good and never exceeds the whole.
-            reached = min(1.0, reached + share)
-            count = round(reached * config.flows) - len(dealt)
-            in_ipv6 = round(count * config.ipv6_share)
+        for kind, count in flows_of_kinds(self._config).items():
+            in_ipv6 = round(count * self._config.ipv6_share)
             dealt.extend((kind, AddressFamily.IPV6) for _ in range(in_ipv6))
             dealt.extend((kind, AddressFamily.IPV4) for _ in range(count - in_ipv6))
         self._random.shuffle(dealt)
@@ -186,7 +203,10 @@ class Traffic:
     def _to_external(self, kind: FlowKind, family: AddressFamily) -> Flow:
         source = self._any_pod()
         common = self._endpoints(
-            source.addresses[family], self._random.choice(self._cluster_clients(family)), _TCP, self._random.choice((443, 80))
+            source.addresses[family],
+            self._random.choice(self.cluster.clients[family]),
+            _TCP,
+            self._random.choice((443, 80)),
         )
         common["flowType"] = _TO_EXTERNAL
         elements = common | self._pod("source", source) | self._egress_policy(_ALLOW)
@@ -201,7 +221,7 @@ class Traffic:
 
     def _from_external(self, kind: FlowKind, family: AddressFamily) -> Flow:
         destination = self._any_pod()
-        client = self._random.choice(self._cluster_clients(family))
+        client = self._random.choice(self.cluster.clients[family])
         common = self._transport(client, destination, family, _TCP)
         common["flowType"] = _FROM_EXTERNAL
         inside = self._pod("destination", destination) | self._ingress_policy(_ALLOW)
@@ -270,7 +290,10 @@ class Traffic:
             else:
                 more, reverse_more = random.randrange(1, 2000), random.randrange(1, 2000)
                 packets, octets = packets + more, octets + more * size
-                reverse_packets, reverse_octets = reverse_packets + reverse_more, reverse_octets + reverse_more * reverse_size
+                reverse_packets, reverse_octets = (
+                    reverse_packets + reverse_more,
+                    reverse_octets + reverse_more * reverse_size,
+                )
             is_last = number == records - 1
             reason = _END_OF_FLOW if is_denied else last_reason if is_last else _ACTIVE
             updates.append(
@@ -314,8 +337,7 @@ class Traffic:
         }
         if protocol in (_TCP, _UDP):
             source_port = self._ephemeral.take(source)
-            if source_port is None:
-                raise ValueError(f"too many flows for {self._config.nodes} nodes: {source} has no port left")
+            assert source_port is not None, "MAX_FLOWS_PER_NODE leaves ports free"
             elements["sourceTransportPort"] = source_port
             elements["destinationTransportPort"] = port
         return elements
@@ -337,7 +359,7 @@ class Traffic:
                 port = self._snat.take(self.cluster.nodes[node].gateways[family])
                 if port is not None:
                     return node, port
-        raise ValueError(f"too many flows from outside for {self._config.nodes} nodes: no port is left")
+        raise AssertionError("MAX_FLOWS_PER_NODE leaves ports free")
 
     def _any_pod(self) -> Pod:
         return self._random.choice(self._random.choice(self.cluster.nodes).pods)
@@ -348,9 +370,6 @@ class Traffic:
             return first, second
         here, there = self._random.sample(self.cluster.nodes, 2)
         return self._random.choice(here.pods), self._random.choice(there.pods)
-
-    def _cluster_clients(self, family: AddressFamily) -> tuple[str, ...]:
-        return self.cluster.clients[family]
 
     def _pod(self, side: str, pod: Pod) -> dict[str, Value]:
         return {

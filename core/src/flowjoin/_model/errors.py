@@ -10,6 +10,7 @@ __all__ = [
     "BindError",
     "ConfigError",
     "DecodeError",
+    "DestinationError",
     "EncodeError",
     "FlowjoinError",
     "PermanentExportError",
@@ -48,6 +49,18 @@ class ConfigError(FlowjoinError):
 
 class BindError(FlowjoinError):
     """An address we were told to listen on cannot be had; the run ends with exit code 1.
+
+    Attributes:
+        address: as the operator wrote it.
+    """
+
+    def __init__(self, problem: str, *, address: str) -> None:
+        super().__init__(problem)
+        self.address = address
+
+
+class DestinationError(FlowjoinError):
+    """A collector that a command was told to send to cannot be reached, or went away; exit code 1.
 
     Attributes:
         address: as the operator wrote it.
