@@ -6,19 +6,21 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from flowjoin import __version__
 from flowjoin._cli.commands import COMMANDS, Command, CommandError
 from flowjoin._cli.printable import printable
-from flowjoin._model.errors import ConfigError, PluginError
+from flowjoin._model.errors import BindError, ConfigError, PluginError
 
 __all__ = ["main"]
 
 _KERNEL_FORM: Final = "python"  # the only form this version has
+_EXIT_FAILED: Final = 1
 _EXIT_UNUSABLE: Final = 2
 _EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell expects
+_EXPECTED: Final = (CommandError, ConfigError, PluginError, BindError, KeyboardInterrupt)
 
 
 class _Version(argparse.Action):
@@ -46,12 +48,11 @@ def main(argv: Sequence[str] | None = None, *, commands: Sequence[Command] = COM
         return _run(argv, commands)
     except SystemExit as exc:  # argparse: 0 after --help and --version, 2 after a usage error
         return exc.code if isinstance(exc.code, int) else 0
-    except CommandError as exc:
-        return _say(str(exc), exc.exit_code)
-    except (ConfigError, PluginError) as exc:
-        return _say(str(exc), _EXIT_UNUSABLE)
-    except KeyboardInterrupt:
-        return _EXIT_INTERRUPTED
+    except (*_EXPECTED, BaseExceptionGroup) as exc:
+        found = list(_leaves(exc))
+        if not all(isinstance(leaf, _EXPECTED) for leaf in found):
+            raise  # a bug: its traceback is what is needed
+        return min([_conclude(leaf) for leaf in found])  # a failed run says more than a refused one
     except BrokenPipeError:
         # whoever reads our output has enough; Python flushes at exit and must not meet the closed pipe again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -78,9 +79,23 @@ def _run(argv: list[str], commands: Sequence[Command]) -> int:
     return code
 
 
-def _say(problem: str, exit_code: int) -> int:
-    print(f"flowjoin: {printable(problem)}", file=sys.stderr)
-    return exit_code
+def _leaves(exc: BaseException) -> Iterator[BaseException]:
+    """The exceptions of a group (trio's nurseries raise nothing else), however deep."""
+    if isinstance(exc, BaseExceptionGroup):
+        for inner in exc.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield exc
+
+
+def _conclude(exc: BaseException) -> int:
+    """Say what happened; gives the exit code."""
+    if isinstance(exc, KeyboardInterrupt):
+        return _EXIT_INTERRUPTED
+    print(f"flowjoin: {printable(str(exc))}", file=sys.stderr)
+    if isinstance(exc, CommandError):
+        return exc.exit_code
+    return _EXIT_FAILED if isinstance(exc, BindError) else _EXIT_UNUSABLE
 
 
 if __name__ == "__main__":

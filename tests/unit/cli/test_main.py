@@ -10,7 +10,7 @@ import pytest
 
 from flowjoin.__main__ import main
 from flowjoin._cli.commands import COMMANDS, Command, CommandError
-from flowjoin._model.errors import ConfigError, PluginLoadError
+from flowjoin._model.errors import BindError, ConfigError, PluginLoadError
 
 
 def command_that(
@@ -46,7 +46,14 @@ def test_a_command_gets_its_arguments_and_gives_the_exit_code(monkeypatch: pytes
         (PluginLoadError("is not installed", plugin="log"), 2, "flowjoin: plugin 'log': is not installed\n"),
         (CommandError("input file cut short", exit_code=1), 1, "flowjoin: input file cut short\n"),
         (ConfigError("must be text, not \x1b[31m"), 2, "flowjoin: must be text, not \\x1b[31m\n"),
+        (BindError("the address is in use", address="[::]:4739"), 1, "flowjoin: the address is in use\n"),
         (KeyboardInterrupt(), 130, ""),
+        (BaseExceptionGroup("nursery", [KeyboardInterrupt()]), 130, ""),
+        (
+            ExceptionGroup("nursery", [ExceptionGroup("inner", [ConfigError("first")]), ConfigError("second")]),
+            2,
+            "flowjoin: first\nflowjoin: second\n",
+        ),
     ],
 )
 def test_what_went_wrong_is_one_sentence_and_an_exit_code(
@@ -60,6 +67,15 @@ def test_what_went_wrong_is_one_sentence_and_an_exit_code(
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError):
         main(["probe"], commands=[command_that(monkeypatch, raiser(ZeroDivisionError()))])
+
+
+def test_a_bug_among_expected_errors_is_not_hidden(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = ExceptionGroup("nursery", [ConfigError("x"), ZeroDivisionError()])
+    with pytest.raises(ExceptionGroup):
+        main(["probe"], commands=[command_that(monkeypatch, raiser(group))])
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("argv", [[], ["nonsense"], ["probe", "--number", "x"], ["probe", "extra"], ["--nonsense"]])

@@ -42,6 +42,11 @@ def test_a_secret_that_is_not_there_says_where_it_was_looked_for(
         Secret("file", str(tmp_path / "gone")).reveal()
 
 
+def test_a_device_without_end_is_no_secret() -> None:
+    with pytest.raises(ConfigError, match="the file /dev/zero of a secret is larger than 1048576 octets"):
+        Secret("file", "/dev/zero").reveal()
+
+
 def test_octets_of_an_unreadable_secret_are_in_no_error(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"hunter2\xff")
     with pytest.raises(ConfigError) as caught:

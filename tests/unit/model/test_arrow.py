@@ -238,6 +238,18 @@ def test_a_stream_read_to_its_end_stays_at_its_end():
             reader.read_next_batch()
 
 
+def test_a_schema_that_finds_no_memory_is_an_error_of_the_stream():
+    class Exhausted:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            def make_schema() -> ArrowSchema:
+                raise MemoryError
+
+            return arrow_abi.stream_capsule(make_schema, ArrowArray.make(0))
+
+    with pytest.raises((OSError, MemoryError)):
+        pa.RecordBatchReader.from_stream(Exhausted())
+
+
 def pointer_of(capsule: object, name: bytes) -> int:
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     return get(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, name)

@@ -18,11 +18,11 @@ def test_a_counter_is_exposed_under_the_naming_rule() -> None:
 
 def test_books_are_read_when_asked() -> None:
     metrics = Metrics()
-    held = {("audit",): 1.0}
-    metrics.watch(lambda: [gauge_family("lane", "held_rows", "Rows held.", held, ("lane",))])
-    metrics.watch(lambda: [counter_family("kernel", "rows", "Rows given.", {(): 4})])
+    held = {"audit": 1.0}
+    metrics.watch(lambda: [gauge_family("lane", "held_rows", "Rows held.", held, "lane")])
+    metrics.watch(lambda: [counter_family("kernel", "rows", "Rows given.", 4)])
 
-    held["audit",] = 7.0
+    held["audit"] = 7.0
 
     assert 'flowjoin_lane_held_rows{lane="audit"} 7.0' in metrics.expose().decode()
     assert "flowjoin_kernel_rows_total 4.0" in metrics.expose().decode()

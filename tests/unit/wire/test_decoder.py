@@ -220,6 +220,12 @@ def test_a_template_belongs_to_its_session_and_domain(decoder: Decoder, session:
     assert records(receive(decoder, raw_set(256, bytes(7) + b"\x05"), session=session, domain=domain)) == [(5,)]
 
 
+def test_a_template_too_large_to_be_remembered_for_sharing_is_refreshed_all_the_same(decoder: Decoder) -> None:
+    large = template(*["sourcePodName"] * 200)
+    assert receive(decoder, defined(large)) == [TemplateReceived(large, is_refresh=False)]
+    assert receive(decoder, defined(large)) == [TemplateReceived(large, is_refresh=True)]
+
+
 def test_a_redefinition_holds_from_where_it_stands(decoder: Decoder) -> None:
     octets = raw_set(256, "00010002")
     events = receive(decoder, defined(PORTS), octets, defined(template("ingressInterface")), octets)

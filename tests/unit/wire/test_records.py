@@ -196,12 +196,16 @@ def test_many_records_of_fixed_length_are_read_at_once() -> None:
         ("0161" + "ff0005616161", ("interfaceName",), 2),  # the long form's octets
         ("0161" + "ff", ("interfaceName",), 2),  # the long form's length
         ("0161" + "ff00", ("interfaceName",), 2),
-        ("016106" + "01ff", ("interfaceName", "protocolIdentifier"), 5),  # the fixed run behind it
-        ("0600" + "0600" + "0602", ("protocolIdentifier", "interfaceName"), 5),
-        ("000000" + "026161" + "00", ("interfaceName", "interfaceName", "interfaceName"), 7),  # the last length octet
+        ("016106" + "01ff", ("interfaceName", "protocolIdentifier"), 3),  # the fixed run behind it
+        ("0600" + "0600" + "0602", ("protocolIdentifier", "interfaceName"), 4),
+        (
+            "000000" + "026161" + "00",
+            ("interfaceName", "interfaceName", "interfaceName"),
+            3,
+        ),  # nothing is left for the last
     ],
 )
-def test_records_before_a_fault_are_given_and_the_fault_is_where_the_field_cut_begins(
+def test_records_before_the_one_cut_are_given_and_the_fault_is_where_that_begins(
     octets: str, fields: tuple[str, ...], fault: int
 ) -> None:
     records, where = decode(octets, *fields)

@@ -87,3 +87,16 @@ def test_the_gaps_remembered_are_bounded() -> None:
     late = [tracker.receive(2 * number + 1, 1) for number in range(999)]
     assert lost == 999
     assert sum(late) == -64
+
+
+def test_an_exporter_that_counts_the_messages_own_records_has_lost_none() -> None:
+    assert losses((0, 0), (1, 1), (2, 1), (3, 1), (5, 1)) == [0, 0, 0, 0, 1]
+
+
+def test_such_an_exporter_has_lost_none_after_its_restart_either() -> None:
+    assert losses((900_000, 1), (0, 0), (1, 1), (2, 1)) == [0, 0, 0, 0]
+
+
+def test_a_first_gap_of_another_size_is_a_loss() -> None:
+    assert losses((0, 0), (3, 1)) == [0, 3]
+    assert losses((0, 1), (2, 1)) == [0, 1]

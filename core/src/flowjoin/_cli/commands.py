@@ -52,9 +52,11 @@ class Command:
 
 
 COMMANDS: Final = (
+    Command("run", "collect, join and deliver flows until told to stop"),
     Command("check", "validate a configuration without starting anything"),
     Command("decode", "print what is in a pcap, a pcapng or an IPFIX File, before anything is joined"),
     Command("generate", "send realistic traffic of a small cluster to a collector"),
+    Command("replay", "send a capture through the whole pipeline, with the capture's own clock"),
     Command("config", "print the JSON Schema of the configuration, for editors"),
     Command("plugins", "list the installed plugins"),
 )

@@ -65,7 +65,7 @@ class LoadedConfig:
 
     Attributes:
         config: the values.
-        warnings: for the operator, in the file's order within each severity.
+        warnings: what the operator should be told: unknown keys, what was changed, what has no effect.
         source: the file's name.
         unavailable: what ``run`` needs and this version does not have; ``replay`` does not mind.
     """

@@ -167,13 +167,13 @@ class RecordContents:
 class Limits:
     """Bounds on memory and patience."""
 
-    flows: Annotated[int, Bounds(1), "stored flows; beyond, ready flows leave early, then the oldest halves"] = (
-        1_000_000
-    )
+    flows: Annotated[
+        int, Bounds(1, 2**31 - 1), "stored flows; beyond, ready flows leave early, then the oldest halves"
+    ] = 1_000_000
     string_bytes: Annotated[Octets, Bounds(1024 * 1024), "distinct strings of stored flows"] = Octets(256 * 1024 * 1024)
-    sessions: Annotated[int, Bounds(1), "Transport Sessions of all collectors"] = 10_000
+    sessions: Annotated[int, Bounds(1, 2**31 - 1), "Transport Sessions of all collectors"] = 10_000
     session_idle: Annotated[Duration, Bounds(1), "a session silent for so long is forgotten"] = Duration(1800.0)
-    templates_per_session: Annotated[int, Bounds(1), "Templates of one session"] = 1024
+    templates_per_session: Annotated[int, Bounds(1, 2**31 - 1), "Templates of one session"] = 1024
     fields_per_template: Annotated[int, Bounds(1, 16383), "Field Specifiers of one Template"] = 1024
     template_lifetime: Annotated[
         Duration, Bounds(0), "a Template over UDP is forgotten unless refreshed; 0 keeps it"

@@ -4,7 +4,7 @@
 octets    key
 ========  =============================================================================
 13, 37    aggregated: addresses, ports, protocol (IPv4, IPv6)
-41, 65    plain: the same, original exporter, domain, ingress interface, ICMP type and code
+39, 63    plain: the same, original exporter, domain, ingress interface, ICMP type and code
 ========  =============================================================================
 """
 

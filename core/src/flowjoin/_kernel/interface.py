@@ -65,7 +65,8 @@ class KernelStatistics:
     """Everything the kernel counted since it was made: the books of messages, records and flows.
 
     Invariants: ``records_received == records_created + records_merged + records_older +
-    sum(records_rejected.values())`` and ``flows_created == flows_exported_last + flows_given_up + flows_evicted + flows_held``.
+    sum(records_rejected.values())`` and ``flows_created ==
+    flows_exported_last + flows_given_up + flows_evicted + flows_held``.
 
     Attributes:
         messages: whole Messages whose header was read.

@@ -105,10 +105,10 @@ def _number_buffer(column: NumberColumn) -> memoryview:
         bits = int(b"0" + column.buffer.tobytes()[::-1].translate(_BITS), 2)
         return memoryview(bits.to_bytes(len(column) // 8 + 1, "little"))
     if data_type is DataType.DATE_TIME_SECONDS:
-        return memoryview(array("q", column.buffer))
-    if data_type in _LONG_TIMES and max(column.buffer, default=0) > _LARGEST_TIME:
+        return memoryview(array("q", column.buffer.tolist()))
+    if data_type in _LONG_TIMES and max(column.buffer.tolist(), default=0) > _LARGEST_TIME:
         # A time past Arrow's last: the last, rather than one before 1970.
-        return memoryview(array("q", [min(time, _LARGEST_TIME) for time in column.buffer]))
+        return memoryview(array("q", [min(time, _LARGEST_TIME) for time in column.buffer.tolist()]))
     return _aligned(column.buffer)
 
 

@@ -135,6 +135,8 @@ class EnricherSlot:
         for name, column in given.items():
             if name not in self._declared:
                 raise self._breach(f"enrich gave the element {name!r}, which its type does not declare")
+            if name not in batch.schema and batch.schema.origin not in _WITHOUT_FLOW:
+                continue  # an element it fills, of which this kind of flow has none
             columns[name] = self._only_where_default(batch, name, column)
         try:
             batch.with_columns(columns)

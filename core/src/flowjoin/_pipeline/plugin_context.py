@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -24,7 +23,7 @@ class InstanceContext:
 
     Attributes:
         plugin: the ``type`` in the configuration; the component of its metrics' names.
-        lookups: given late, because look-ups get a context too.
+        lookups: those it may ask.
     """
 
     plugin: str
@@ -36,7 +35,7 @@ class InstanceContext:
     compatibility: str
     registry: ElementRegistry
     metrics: Metrics
-    lookups: Callable[[], Lookups]
+    lookups: Lookups
 
     def counter(self, name: str, documentation: str) -> Counter:
         """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""
@@ -45,4 +44,4 @@ class InstanceContext:
 
     def lookup(self, protocol: type[ProtocolT]) -> ProtocolT:
         """What provides a look-up protocol."""
-        return self.lookups().get(protocol)
+        return self.lookups.get(protocol)

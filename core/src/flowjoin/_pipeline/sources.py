@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from flowjoin._model.errors import PluginContractError
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
-from flowjoin._pipeline.supervisor import PluginFailure, keep_open, plugin_code
+from flowjoin._pipeline.supervisor import keep_open, plugin_code
 from flowjoin.api._types import Logger
 
 __all__ = ["SourceStage"]
@@ -50,16 +50,25 @@ class SourceStage:
     async def _take_batches(self, iterator: AsyncIterator[FlowBatch]) -> None:
         self._component.opened()
         self._log.info("source_opened")
-        while True:
-            await self._wait_room()
-            with plugin_code():
-                try:
-                    batch: object = await anext(iterator)
-                except StopAsyncIteration:
-                    return
+        try:
+            while (batch := await self._next_batch(iterator)) is not None:
+                self._component.recovered()
+                self._rows += len(batch)
+                self._deliver(batch)
+        finally:
+            close = getattr(iterator, "aclose", None)  # an async generator's; a mere iterator has none
+            if close is not None:
+                with plugin_code():
+                    await close()
+
+    async def _next_batch(self, iterator: AsyncIterator[FlowBatch]) -> FlowBatch | None:
+        await self._wait_room()
+        with plugin_code():
+            try:
+                batch: object = await anext(iterator)
+            except StopAsyncIteration:
+                return None
             if not isinstance(batch, FlowBatch):
                 problem = f"its iterator gave a {type(batch).__name__}, not a FlowBatch"
-                raise PluginFailure from PluginContractError(problem, plugin=self.name)
-            self._component.recovered()
-            self._rows += len(batch)
-            self._deliver(batch)
+                raise PluginContractError(problem, plugin=self.name)
+        return batch

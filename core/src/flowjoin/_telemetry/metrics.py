@@ -86,30 +86,28 @@ class Metrics:
 
 
 def counter_family(
-    component: str,
-    noun: str,
-    documentation: str,
-    samples: Mapping[tuple[str, ...], float],
-    labels: tuple[str, ...] = (),
+    component: str, noun: str, documentation: str, samples: float | Mapping[str, float], label: str = "name"
 ) -> CounterMetricFamily:
-    """Counters of one name: a sample for each tuple of label values."""
-    family = CounterMetricFamily(_name(component, noun), documentation, labels=labels)
-    for values, sample in samples.items():
-        family.add_metric(list(values), sample)
+    """Counters of one name: one figure, or one for each value of a label."""
+    name = _name(component, noun)
+    if not isinstance(samples, Mapping):
+        return CounterMetricFamily(name, documentation, value=samples)
+    family = CounterMetricFamily(name, documentation, labels=[label])
+    for value, sample in samples.items():
+        family.add_metric([value], sample)
     return family
 
 
 def gauge_family(
-    component: str,
-    noun: str,
-    documentation: str,
-    samples: Mapping[tuple[str, ...], float],
-    labels: tuple[str, ...] = (),
+    component: str, noun: str, documentation: str, samples: float | Mapping[str, float], label: str = "name"
 ) -> GaugeMetricFamily:
     """As ``counter_family``, for what goes up and down."""
-    family = GaugeMetricFamily(_name(component, noun), documentation, labels=labels)
-    for values, sample in samples.items():
-        family.add_metric(list(values), sample)
+    name = _name(component, noun)
+    if not isinstance(samples, Mapping):
+        return GaugeMetricFamily(name, documentation, value=samples)
+    family = GaugeMetricFamily(name, documentation, labels=[label])
+    for value, sample in samples.items():
+        family.add_metric([value], sample)
     return family
 
 

@@ -238,7 +238,7 @@ def plain_schema(family: AddressFamily) -> FlowSchema:
     return _schema(FlowOrigin.PLAIN, family, PLAIN_ELEMENTS)
 
 
-def standard_flow(family: AddressFamily = AddressFamily.IPV4, **changes: Value) -> FlowBatch:
+def standard_flow(family: AddressFamily = AddressFamily.IPV4, /, **changes: Value) -> FlowBatch:
     """One joined flow with a value in every element but those of layer 7; ``changes`` replace values by name."""
     values = {**_STANDARD, **_STANDARD_ADDRESSES[family], **changes}
     schema = aggregated_schema(family)

@@ -64,7 +64,7 @@ class CsvWriter:
         for part in cut_into_slices(batch, _ROWS):
             columns = [self._fields(part, name) for name in self._columns]
             lines = map(",".join, zip(*columns, strict=True))
-            yield ("\n".join(lines) + "\n").encode("utf-8", "replace")
+            yield ("\n".join(lines) + "\n").encode()
 
     def _fields(self, batch: FlowBatch, name: str) -> Iterable[str]:
         side = ADDRESSES.get(name)

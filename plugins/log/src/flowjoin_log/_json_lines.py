@@ -45,7 +45,7 @@ class JsonLinesWriter:
             rows: Iterable[Iterable[str]] = zip(*columns, strict=True)
             if self._omit_defaults:
                 rows = (filter(None, row) for row in rows)
-            yield "".join("{" + ",".join(row) + "}\n" for row in rows).encode("utf-8", "replace")
+            yield "".join("{" + ",".join(row) + "}\n" for row in rows).encode()
 
     def _members(self, batch: FlowBatch, element: InformationElement) -> Iterable[str]:
         prefix = json.dumps(element.name) + ":"

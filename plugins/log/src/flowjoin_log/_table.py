@@ -13,7 +13,7 @@ from flowjoin_log._pretty import PROTOCOLS, RULE_ACTIONS
 __all__ = ["TableWriter", "human_count", "human_octets"]
 
 _ROWS: Final = 128
-_NARROW: Final = 100  # below this many cells there is no room for packets and policies' names
+_NARROW: Final = 104  # below this many cells there is no room for packets and policies' names
 _WIDE: Final = 140
 _NARROWEST_END: Final = 16
 _WIDEST_END: Final = 47  # an IPv6 address with its port
@@ -21,7 +21,7 @@ _DENIED: Final = frozenset({2, 3})
 _COLOURS: Final = {"Drop": "31", "Reject": "31", "Allow": "32"}  # ECMA-48 section 8.3.117: red, green
 _PORTLESS: Final = frozenset({1, 2, 58})
 _SHORT_PROTOCOLS: Final = {**PROTOCOLS, 58: "ICMPv6"}
-_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
+_UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
@@ -48,7 +48,7 @@ class TableWriter:
     def render(self, batch: FlowBatch) -> Iterable[bytes]:
         """Whole lines, a slice of the batch at a time; a heading first and whenever a new day begins."""
         for part in cut_into_slices(batch, _ROWS):
-            yield "".join(self._lines(part)).encode("utf-8", "replace")
+            yield "".join(self._lines(part)).encode()
 
     def _lines(self, part: FlowBatch) -> Iterator[str]:
         columns = (
@@ -94,14 +94,13 @@ class TableWriter:
 
 def human_octets(octets: int) -> str:
     """``30.5 GB``: three digits that matter, decimal units."""
-    amount = float(octets)
-    for unit in _UNITS:
-        if amount < 999.5 or unit == _UNITS[-1]:
-            return (
-                f"{octets} B" if unit == "B" else f"{amount:.3g} {unit}" if amount < 99.95 else f"{amount:.0f} {unit}"
-            )
-        amount /= 1000
-    raise AssertionError("the last unit takes what is left")
+    if octets < 1000:
+        return f"{octets} B"
+    amount, unit = octets / 1000, 0
+    while amount >= 999.5:
+        amount, unit = amount / 1000, unit + 1
+    digits = 2 if amount < 9.995 else 1 if amount < 99.95 else 0
+    return f"{amount:.{digits}f} {_UNITS[unit]}"
 
 
 def human_count(count: int) -> str:

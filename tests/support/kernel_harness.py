@@ -1,0 +1,106 @@
+"""A kernel with everything around it, fed with hand-made Messages, and its books checked at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hand_made import AGENT, Record, data_set, message, template_set
+
+from flowjoin._kernel import Kernel, KernelLimits, KernelStatistics, create_kernel
+from flowjoin._model.element_registry import ElementRegistry
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_key import FlowFilter
+from flowjoin._model.information_element import InformationElement
+from flowjoin._model.schemas import build_schemas
+from flowjoin._model.transport_session import TransportProtocol, TransportSession
+from flowjoin._preprocessor.compile_plan import PlanCompiler
+from flowjoin.wire import Decoder, default_registry
+
+__all__ = ["Harness", "check_books", "session"]
+
+
+def session(peer: str = "192.0.2.1", *, protocol: TransportProtocol = "udp") -> TransportSession:
+    return TransportSession(protocol=protocol, peer=peer, peer_port=50_001, local="192.0.2.100", local_port=4739)
+
+
+def check_books(statistics: KernelStatistics) -> None:
+    assert statistics.records_received == (
+        statistics.records_created
+        + statistics.records_merged
+        + statistics.records_older
+        + sum(statistics.records_rejected.values())
+    )
+    assert statistics.records_created == statistics.flows_created
+    assert statistics.flows_created == (
+        statistics.flows_exported_last + statistics.flows_given_up + statistics.flows_evicted + statistics.flows_held
+    )
+
+
+class Harness:
+    """Each call feeds or asks the kernel; time stands still unless a call moves it."""
+
+    def __init__(
+        self,
+        *,
+        limits: KernelLimits | None = None,
+        extra: Sequence[str] = (),
+        elements: Sequence[InformationElement] = (),
+        is_enriched: bool = False,
+        is_proxy: bool = False,
+        cluster_id: str = "cluster",
+    ) -> None:
+        registry: ElementRegistry = default_registry().extended(elements)
+        schemas = build_schemas(registry, extra=extra)
+        self.now = 0.0
+        self.limits = limits or KernelLimits()
+        self.kernel: Kernel = create_kernel(
+            decoder=Decoder(registry),
+            compile_plan=PlanCompiler(registry, schemas, is_proxy=is_proxy),
+            schemas=schemas,
+            limits=self.limits,
+            cluster_id=cluster_id,
+            is_enriched=is_enriched,
+            is_proxy=is_proxy,
+        )
+
+    @property
+    def statistics(self) -> KernelStatistics:
+        statistics = self.kernel.statistics()
+        check_books(statistics)
+        return statistics
+
+    def send(
+        self,
+        *records: Record,
+        names: list[str] = AGENT,
+        peer: str = "192.0.2.1",
+        export_time: int = 1_700_000_000,
+        domain: int = 1,
+    ) -> None:
+        """Template and records in one Message."""
+        sets = (template_set(names), data_set(names, *records))
+        self.send_message(message(*sets, export_time=export_time, domain=domain), peer=peer)
+
+    def send_message(self, octets: bytes, *, peer: str = "192.0.2.1") -> None:
+        self.kernel.ingest([octets], [session(peer)], self.now)
+        check_books(self.kernel.statistics())
+
+    def expire(self, now: float | None = None, limit: int = 1_000_000) -> list[FlowBatch]:
+        self.now = self.now if now is None else now
+        batches = self.kernel.expire(self.now, limit)
+        check_books(self.kernel.statistics())
+        return batches
+
+    def rows(self, now: float | None = None) -> list[dict[str, Any]]:
+        """What ``expire`` gives, row by row."""
+        return [row for batch in self.expire(now) for row in batch.to_dicts()]
+
+    def stored(self) -> list[dict[str, Any]]:
+        """All flows as they stand."""
+        found: list[dict[str, Any]] = []
+        cursor: int | None = 0
+        while cursor is not None:
+            batches, cursor = self.kernel.scan(FlowFilter(), cursor, 3)
+            found += [row for batch in batches for row in batch.to_dicts()]
+        return found
