@@ -9,8 +9,9 @@ import os
 import ssl
 import subprocess
 import sys
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,14 @@ def require_engine() -> None:
     ):
         pytest.fail(reason)
     pytest.skip(reason, allow_module_level=True)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Ask again until it is so, or 30 seconds are over."""
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not become so within 30 s"
+        time.sleep(0.05)
 
 
 class ClickHouseProcess:

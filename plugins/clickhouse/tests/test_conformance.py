@@ -11,7 +11,7 @@ from clickhouse_process import ClickHouseProcess
 
 from flowjoin.api import ExporterType, Secret
 from flowjoin.testing import ExporterConformance
-from flowjoin_clickhouse import ClickHouseConfig, flowjoin_exporter_types
+from flowjoin_clickhouse import ClickHouseConfig, SchemaConfig, flowjoin_exporter_types
 
 
 def rows_in(server: ClickHouseProcess, database: str) -> list[object]:
@@ -29,7 +29,11 @@ class TestServer(ExporterConformance):
     @pytest.fixture
     def config(self, server: ClickHouseProcess, database: str, password: str) -> ClickHouseConfig:
         return ClickHouseConfig(
-            database_url=server.url, database=database, password=Secret("env", "CH_PASSWORD"), create_schema=True
+            database_url=server.url,
+            database=database,
+            password=Secret("env", "CH_PASSWORD"),
+            create_schema=True,
+            schema=SchemaConfig(views=False),
         )
 
     @pytest.fixture
@@ -39,7 +43,11 @@ class TestServer(ExporterConformance):
     @pytest.fixture
     def other_config(self, server: ClickHouseProcess, database: str, config: ClickHouseConfig) -> ClickHouseConfig:
         return ClickHouseConfig(
-            database_url=server.url, database=f"{database}_other", password=config.password, create_schema=True
+            database_url=server.url,
+            database=f"{database}_other",
+            password=config.password,
+            create_schema=True,
+            schema=config.schema,
         )
 
     @pytest.fixture
@@ -68,7 +76,9 @@ class TestEmbedded(ExporterConformance):
 
     @pytest.fixture
     def config(self, request: pytest.FixtureRequest) -> ClickHouseConfig:
-        return ClickHouseConfig(database_url="chdb://memory", database=request.node.name)
+        return ClickHouseConfig(
+            database_url="chdb://memory", database=request.node.name, schema=SchemaConfig(views=False)
+        )
 
     @pytest.fixture
     def delivered(self, embedded: Client, config: ClickHouseConfig) -> Callable[[], list[object]]:
@@ -76,7 +86,7 @@ class TestEmbedded(ExporterConformance):
 
     @pytest.fixture
     def other_config(self, config: ClickHouseConfig) -> ClickHouseConfig:
-        return ClickHouseConfig(database_url="chdb://memory", database=f"{config.database}_other")
+        return ClickHouseConfig(database_url="chdb://memory", database=f"{config.database}_other", schema=config.schema)
 
     @pytest.fixture
     def other_delivered(self, embedded: Client, other_config: ClickHouseConfig) -> Callable[[], list[object]]:

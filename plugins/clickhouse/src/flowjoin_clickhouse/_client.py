@@ -34,7 +34,7 @@ from flowjoin_clickhouse._schema import (
 )
 from flowjoin_clickhouse._sockets import InterruptiblePool
 from flowjoin_clickhouse._url import EmbeddedDestination, HttpDestination
-from flowjoin_clickhouse._windows import TABLES_QUERY, TableRow, Windows, is_merge_tree, windows_of
+from flowjoin_clickhouse._windows import TABLES_QUERY, TableName, TableRow, Windows, is_merge_tree, windows_of
 
 __all__ = ["Connection", "Target", "refuse_missing_engine"]
 
@@ -196,47 +196,51 @@ class Connection:
         return httputil.get_pool_manager(**options)
 
     def _prepared(self, client: Client) -> Target:
-        config = self._config
-        if config.may_create:
-            client.command(create_database(config.database), use_database=False)
-            client.command(
-                create_table(
-                    config.database,
-                    config.table,
-                    config.schema,
-                    compatibility=self._compatibility,
-                    elements=config.elements,
-                    registry=self._registry,
-                ),
-                use_database=False,
-            )
+        config, table = self._config, (self._config.database, self._config.table)
+        rows = self._tables(client)
+        if config.may_create and table not in rows:
+            self._create_table(client)
+            rows = self._tables(client)
         kinds = self._columns(client)
         columns = {name for name, kind in kinds.items() if kind not in _MUST_ALLOW_WRITE}
         wanted = (*insert_columns(self._compatibility), *config.elements)
         missing = tuple(name for name in dict.fromkeys(wanted) if name not in columns)
-        rows = self._tables(client)
-        table = (config.database, config.table)
-        engine = next((row.engine for row in rows if (row.database, row.name) == table), "")
-        if missing and not (config.may_create and is_merge_tree(engine)):
+        engine = rows[table].engine if table in rows else ""
+        may_alter = config.may_create and is_merge_tree(engine)
+        if missing and not may_alter:
             raise SchemaError(self._what_is_missing(missing, engine), missing=missing)
         if missing:
             client.command(add_columns(*table, missing, self._registry), use_database=False)
-        if config.may_create and config.schema.views and is_merge_tree(engine):
-            for statement in create_views(*table, config.schema):
+        if may_alter and config.schema.views:
+            absent = {name: each for name, each in create_views(*table, config.schema) if (table[0], name) not in rows}
+            for statement in absent.values():
                 client.command(statement, use_database=False)
-            rows = self._tables(client)
+            rows = self._tables(client) if absent else rows
         defaults = self._window_defaults(client)
-        windows = windows_of(table, rows, defaults)
+        windows = windows_of(table, rows.values(), defaults)
         if config.may_create and config.schema.deduplication_window and windows.can_be_set:
             for each in windows.can_be_set:
                 client.command(set_window(*each, config.schema.deduplication_window), use_database=False)
-            windows = windows_of(table, self._tables(client), defaults)
+            windows = windows_of(table, self._tables(client).values(), defaults)
         return Target(
             columns=frozenset(columns.union(missing)),
             windows=windows,
             added_columns=missing,
             version=str(client.server_version),
         )
+
+    def _create_table(self, client: Client) -> None:
+        config = self._config
+        client.command(create_database(config.database), use_database=False)
+        statement = create_table(
+            config.database,
+            config.table,
+            config.schema,
+            compatibility=self._compatibility,
+            elements=config.elements,
+            registry=self._registry,
+        )
+        client.command(statement, use_database=False)
 
     def _what_is_missing(self, missing: Sequence[str], engine: str) -> str:
         table = f"{self._config.database}.{self._config.table}"
@@ -259,11 +263,11 @@ class Connection:
         return {str(row[0]): str(row[2]) for row in result}
 
     @staticmethod
-    def _tables(client: Client) -> list[TableRow]:
-        return [
-            TableRow(*row[:6], tuple((str(one), str(other)) for one, other in row[6]))
-            for row in _rows(client, TABLES_QUERY)
-        ]
+    def _tables(client: Client) -> dict[TableName, TableRow]:
+        return {
+            (database, name): TableRow(database, name, uuid, engine, full, create, tuple(map(tuple, dependents)))
+            for database, name, uuid, engine, full, create, dependents in _rows(client, TABLES_QUERY)
+        }
 
     @staticmethod
     def _window_defaults(client: Client) -> dict[str, int]:

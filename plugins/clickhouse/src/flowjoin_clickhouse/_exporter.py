@@ -74,7 +74,9 @@ class _ClickHouseExporter:
                 refused = await self._find_refused(connection, batch, columns)
                 self._rows.inc(len(batch) - len(refused))
                 self._refused.inc(len(refused))
-                raise PermanentExportError(str(exc), rows=refused) from exc
+                if refused:
+                    raise PermanentExportError(str(exc), rows=refused) from exc
+                return
         except RetryableExportError:
             # The next attempt looks at everything anew: address, credentials, authorities, table.
             await self.close()
@@ -208,8 +210,11 @@ async def open_clickhouse(config: ClickHouseConfig, context: PluginContext) -> A
     refuse_unknown_elements(config.elements, context.registry)
     refuse_missing_engine(config)
     destination = config.destination
-    if isinstance(destination, HttpDestination) and destination.warning:
-        context.log.warning("native_protocol_replaced", cause=destination.warning)
+    if isinstance(destination, HttpDestination):
+        if destination.warning:
+            context.log.warning("native_protocol_replaced", cause=destination.warning)
+        if destination.is_tls and config.tls.insecure_skip_verify:
+            context.log.warning("certificate_not_verified", cause="tls.insecureSkipVerify is true")
     exporter = _ClickHouseExporter(config, context)
     try:
         yield exporter

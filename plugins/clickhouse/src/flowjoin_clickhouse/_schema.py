@@ -140,17 +140,16 @@ def create_table(
     )
 
 
-def create_views(database: str, table: str, config: SchemaConfig) -> Iterator[str]:
-    """The statements that make the views over the table."""
+def create_views(database: str, table: str, config: SchemaConfig) -> Iterator[tuple[str, str]]:
+    """The views over the table, each with the statement that makes it."""
     source = quoted(database, table)
     for suffix, keys, sums in _VIEWS:
-        yield _create_view(
-            quoted(database, f"{table}_{suffix}"), source, keys, sums, config, ttl=_ttl("timeInserted", config)
-        )
+        view = f"{table}_{suffix}"
+        yield view, _create_view(quoted(database, view), source, keys, sums, config, ttl=_ttl("timeInserted", config))
     # By the day of insertion, as the table: flows of an old capture are not too old the moment they come.
     minute = ("toStartOfMinute(flowEndSeconds) AS minute", *_MINUTE_KEYS, "toDate(timeInserted) AS dateInserted")
-    view = quoted(database, f"{table}_minute_view")
-    yield _create_view(view, source, minute, _MINUTE_SUMS, config, ttl=_ttl("dateInserted", config), count="flows")
+    view, ttl = f"{table}_minute_view", _ttl("dateInserted", config)
+    yield view, _create_view(quoted(database, view), source, minute, _MINUTE_SUMS, config, ttl=ttl, count="flows")
 
 
 def add_columns(database: str, table: str, names: Iterable[str], registry: ElementRegistry) -> str:
