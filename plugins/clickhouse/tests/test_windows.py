@@ -79,3 +79,13 @@ def test_views_that_feed_each_other_in_a_circle_are_looked_at_once() -> None:
     create = "CREATE MATERIALIZED VIEW db.v TO db.flows (`a` UInt8) AS SELECT"
     rows = [row("flows", "MergeTree", full, dependents=[("db", "v")]), row("v", "MaterializedView", create=create)]
     assert windows_of(TABLE, rows, DEFAULTS).is_exactly_once
+
+
+@pytest.mark.parametrize(("window", "without"), [(9, ()), (0, (("db", "v"),))])
+def test_a_view_whose_inner_table_has_no_name_to_be_known_by_is_read_itself(window: int, without: object) -> None:
+    full = "MergeTree SETTINGS non_replicated_deduplication_window = 5"
+    settings = f"SETTINGS non_replicated_deduplication_window = {window}, index_granularity = 8192"
+    create = f"CREATE MATERIALIZED VIEW db.v (`a` UInt8) ENGINE = SummingMergeTree ORDER BY a {settings} AS SELECT a"
+    rows = [row("flows", "MergeTree", full, dependents=[("db", "v")]), row("v", "MaterializedView", create=create)]
+    windows = windows_of(TABLE, rows, DEFAULTS)
+    assert (windows.without, windows.can_be_set) == (without, ())

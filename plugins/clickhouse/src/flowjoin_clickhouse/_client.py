@@ -149,7 +149,11 @@ class Connection:
     def _connect(self) -> Client:
         config, destination = self._config, self._config.destination
         if isinstance(destination, EmbeddedDestination):
-            return clickhouse_connect.get_client(interface="chdb", path=destination.path or ":memory:")
+            try:
+                return clickhouse_connect.get_client(interface="chdb", path=destination.path or ":memory:")
+            except ClickHouseError as exc:
+                hint = "one process at a time can have a directory open, and one directory a process"
+                raise RetryableExportError(f"{destination}: {one_line(str(exc))}; {hint}") from exc
         username, password = self._credentials()
         self._pool = InterruptiblePool(self._manager(destination))
         client = clickhouse_connect.get_client(

@@ -148,7 +148,7 @@ def create_views(database: str, table: str, config: SchemaConfig) -> Iterator[tu
         yield view, _create_view(quoted(database, view), source, keys, sums, config, ttl=_ttl("timeInserted", config))
     # By the day of insertion, as the table: flows of an old capture are not too old the moment they come.
     minute = ("toStartOfMinute(flowEndSeconds) AS minute", *_MINUTE_KEYS, "toDate(timeInserted) AS dateInserted")
-    view, ttl = f"{table}_minute_view", _ttl("dateInserted", config)
+    view, ttl = f"{table}_minute_view", _ttl("dateInserted + INTERVAL 1 DAY", config)
     yield view, _create_view(quoted(database, view), source, minute, _MINUTE_SUMS, config, ttl=ttl, count="flows")
 
 

@@ -20,6 +20,7 @@ TABLES_QUERY: Final = (
 )
 _REPLICATED: Final = re.compile(r"(Replicated|Shared)\w*MergeTree")
 _PLAIN: Final = re.compile(r"\w*MergeTree")
+_INNER_ENGINE: Final = re.compile(r" ENGINE = (\w+).*? AS SELECT ", re.DOTALL)
 _IDENTIFIER: Final = r"(`(?:[^`\\]|\\.)+`|\w+)"
 _TARGET: Final = re.compile(
     rf"^CREATE MATERIALIZED VIEW {_IDENTIFIER}\.{_IDENTIFIER}.*? TO {_IDENTIFIER}\.{_IDENTIFIER}"
@@ -99,7 +100,8 @@ def _target(view: TableRow, by_name: Mapping[TableName, TableRow]) -> TableName:
         if (view.database, inner) in by_name:
             return view.database, inner
     named = _TARGET.match(view.create_table_query)
-    # a target that cannot be seen (no right to) counts as one without a window
+    # A target that cannot be seen (no right to) counts as one without a window. A view whose inner table has a name
+    # that is not told (chdb's database "default" hides UUIDs) stands for it: its definition is the inner table's too.
     return (_bare(named[3]), _bare(named[4])) if named else (view.database, view.name)
 
 
@@ -112,8 +114,15 @@ def _is_plain(row: TableRow | None) -> bool:
 
 
 def _window(row: TableRow | None, defaults: Mapping[str, int]) -> int:
-    if row is None or not is_merge_tree(row.engine):
+    if row is None:
+        return 0
+    engine, definition = row.engine, row.engine_full
+    if engine == "MaterializedView":
+        inner = _INNER_ENGINE.search(row.create_table_query)
+        engine, definition = (inner[1], inner[0]) if inner else ("", "")
+    if not is_merge_tree(engine):
         return 0  # Distributed picks another shard for a repeated insert; Buffer and others remember nothing
-    setting = "non_replicated_deduplication_window" if _is_plain(row) else "replicated_deduplication_window"
-    given = re.search(rf"\b{setting} = (\d+)", row.engine_full)
+    is_replicated = _REPLICATED.fullmatch(engine)
+    setting = "replicated_deduplication_window" if is_replicated else "non_replicated_deduplication_window"
+    given = re.search(rf"\b{setting} = (\d+)", definition)
     return int(given[1]) if given else defaults.get(setting, 0)
