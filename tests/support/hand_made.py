@@ -96,17 +96,51 @@ FIELDS: dict[str, tuple[int, int, int]] = {
 _SIGNED = {"ingressNetworkPolicyRulePriority"}
 
 # The newest agent's Template, 43 elements, in its order.
-AGENT = (
-    "flowStartSeconds flowEndSeconds flowEndReason sourceTransportPort destinationTransportPort protocolIdentifier "
-    "packetTotalCount octetTotalCount packetDeltaCount octetDeltaCount sourceIPv4Address destinationIPv4Address "
-    "reversePacketTotalCount reverseOctetTotalCount reversePacketDeltaCount reverseOctetDeltaCount sourcePodName "
-    "sourcePodNamespace sourceNodeName destinationPodName destinationPodNamespace destinationNodeName "
-    "destinationServicePort destinationServicePortName ingressNetworkPolicyName ingressNetworkPolicyNamespace "
-    "ingressNetworkPolicyType ingressNetworkPolicyRuleName ingressNetworkPolicyRuleAction egressNetworkPolicyName "
-    "egressNetworkPolicyNamespace egressNetworkPolicyType egressNetworkPolicyRuleName egressNetworkPolicyRuleAction "
-    "tcpState flowType egressName egressIP egressNodeName proxySnatPort destinationClusterIPv4 proxySnatIPv4 "
-    "destinationServiceIPv4"
-).split()
+AGENT = [
+    "flowStartSeconds",
+    "flowEndSeconds",
+    "flowEndReason",
+    "sourceTransportPort",
+    "destinationTransportPort",
+    "protocolIdentifier",
+    "packetTotalCount",
+    "octetTotalCount",
+    "packetDeltaCount",
+    "octetDeltaCount",
+    "sourceIPv4Address",
+    "destinationIPv4Address",
+    "reversePacketTotalCount",
+    "reverseOctetTotalCount",
+    "reversePacketDeltaCount",
+    "reverseOctetDeltaCount",
+    "sourcePodName",
+    "sourcePodNamespace",
+    "sourceNodeName",
+    "destinationPodName",
+    "destinationPodNamespace",
+    "destinationNodeName",
+    "destinationServicePort",
+    "destinationServicePortName",
+    "ingressNetworkPolicyName",
+    "ingressNetworkPolicyNamespace",
+    "ingressNetworkPolicyType",
+    "ingressNetworkPolicyRuleName",
+    "ingressNetworkPolicyRuleAction",
+    "egressNetworkPolicyName",
+    "egressNetworkPolicyNamespace",
+    "egressNetworkPolicyType",
+    "egressNetworkPolicyRuleName",
+    "egressNetworkPolicyRuleAction",
+    "tcpState",
+    "flowType",
+    "egressName",
+    "egressIP",
+    "egressNodeName",
+    "proxySnatPort",
+    "destinationClusterIPv4",
+    "proxySnatIPv4",
+    "destinationServiceIPv4",
+]
 AGENT_IPV6 = [name.replace("IPv4", "IPv6") for name in AGENT]
 
 Record = dict[str, "int | str | bytes"]

@@ -12,10 +12,17 @@ from flowjoin._kernel import KernelLimits
 from flowjoin._model.flow_key import FlowKey
 
 EXPORTED = 1_700_000_000
-NAMES = (
-    "sourceIPv4Address destinationIPv4Address sourceTransportPort destinationTransportPort protocolIdentifier "
-    "octetDeltaCount packetDeltaCount flowStartMilliseconds flowEndMilliseconds"
-).split()
+NAMES = [
+    "sourceIPv4Address",
+    "destinationIPv4Address",
+    "sourceTransportPort",
+    "destinationTransportPort",
+    "protocolIdentifier",
+    "octetDeltaCount",
+    "packetDeltaCount",
+    "flowStartMilliseconds",
+    "flowEndMilliseconds",
+]
 KEY: Record = {
     "sourceIPv4Address": "10.0.0.1",
     "destinationIPv4Address": "10.0.0.2",

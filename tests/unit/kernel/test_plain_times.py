@@ -62,4 +62,6 @@ def test_no_time_leaves_64_bits(value: int) -> None:
     start, end, _ = times.read((value, 2**32 - 1), HEADER)
     assert 0 <= start <= end < 2**64
     times = PlainTimes({"systemInitTimeMilliseconds": 0, "flowEndSysUpTime": 1})
-    assert times.end((value, 2**32 - 1), HEADER) < 2**64
+    end = times.end((value, 2**32 - 1), HEADER)
+    assert end is not None
+    assert end < 2**64
