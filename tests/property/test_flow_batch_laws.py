@@ -3,11 +3,14 @@
 import math
 from collections.abc import Sequence
 
+import pytest
 from batch_examples import ROWS, WIDE
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flowjoin._model.flow_batch import FlowBatch
+
+pytestmark = pytest.mark.slow
 
 BATCHES = ROWS.map(lambda rows: FlowBatch.from_rows(WIDE, rows))
 

@@ -58,7 +58,10 @@ def test_every_relative_link_leads_to_a_file(page: Page) -> None:
 def test_the_blocks_marked_run_do_run_in_order(page: Page, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for language, code in BLOCK.findall(page.text):
-        command = {"sh": ["bash", "-euo", "pipefail", "-c", code], "python": [sys.executable, "-W", "error", "-c", code]}
+        command = {
+            "sh": ["bash", "-euo", "pipefail", "-c", code],
+            "python": [sys.executable, "-W", "error", "-c", code],
+        }
         done = subprocess.run(
             command[language], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
         )

@@ -17,13 +17,13 @@ BELOW = {
     "wire": {"_model"},
     "_kernel": {"wire"},
     "_telemetry": {"_kernel"},
-    "_config": {"_kernel"},
-    "api": {"_kernel", "_config"},
+    "_config": {"api"},
+    "api": {"_kernel"},
     "_generator": {"api"},
-    "_collector": {"api", "_telemetry"},
-    "_preprocessor": {"api", "_telemetry"},
-    "_aggregator": {"api", "_telemetry"},
-    "_plugins": {"api", "_telemetry"},
+    "_collector": {"api", "_config", "_telemetry"},
+    "_preprocessor": {"api", "_config", "_telemetry"},
+    "_aggregator": {"api", "_config", "_telemetry"},
+    "_plugins": {"api", "_config", "_telemetry"},
     "_pipeline": {"_collector", "_preprocessor", "_aggregator", "_plugins", "_generator"},
     "_cli": {"_pipeline"},
     "testing": {"api"},
@@ -37,7 +37,14 @@ STAGES = {"_collector", "_preprocessor", "_aggregator"}
 SHELLS = {"process", "metrics"}
 
 # (module, imported): an exception stands here with its reason, or it does not exist.
-EXCEPTIONS: dict[tuple[str, str], str] = {}
+_A_SHELL = "a shell: one module for each transport, beside the process.py that opens them"
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("_collector.sockets", "socket"): _A_SHELL,
+    ("_collector.tcp", "socket"): _A_SHELL,
+    ("_collector.tcp", "trio"): _A_SHELL,
+    ("_collector.udp", "socket"): _A_SHELL,
+    ("_collector.udp", "trio"): _A_SHELL,
+}
 
 
 def reachable(room: str) -> set[str]:

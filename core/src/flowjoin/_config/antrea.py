@@ -15,10 +15,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, TypeAli
 
 from flowjoin._config.binder import Binder
 from flowjoin._config.durations import format_duration
-from flowjoin._config.fields import Settings, fields_of
+from flowjoin._config.fields import LIVE, Settings, fields_of
 from flowjoin._config.flow_collector_address import FlowCollectorAddress, parse_flow_collector_address
 from flowjoin._config.model import ExporterEntry, Spool
-from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode
+from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, is_empty, is_null
 from flowjoin._model.errors import ConfigError
 from flowjoin.api._settings import Bounds, Duration, Key
 
@@ -46,17 +46,17 @@ class FlowCollectorTls:
 class FlowCollector:
     """Flows as IPFIX or JSON to a collector: an exporter of type ipfix."""
 
-    enable: Annotated[bool, "send to a flow collector (live)"] = False
-    address: Annotated[str, "host, then :port (4739), then :tcp or :udp (tcp) (live)"] = ""
+    enable: Annotated[bool, "send to a flow collector", LIVE] = False
+    address: Annotated[str, "host, then :port (4739), then :tcp or :udp (tcp)", LIVE] = ""
     observation_domain_id: Annotated[
-        int | None, Key("observationDomainID"), Bounds(0, 4294967295), "default: from the cluster's UUID (live)"
+        int | None, Key("observationDomainID"), Bounds(0, 4294967295), "default: from the cluster's UUID", LIVE
     ] = None
-    record_format: Annotated[str, "IPFIX or JSON (live)"] = "IPFIX"
-    template_refresh_timeout: Annotated[Duration, "Templates over UDP are repeated so often (live)"] = Duration(600.0)
-    max_ipfix_msg_size: Annotated[int, Key("maxIPFIXMsgSize"), "octets of a Message; 0 is automatic (live)"] = 0
-    tls: Annotated[FlowCollectorTls, "TLS towards the collector (live)"] = FlowCollectorTls()
-    include_k8s_names: Annotated[bool, Key("includeK8sNames"), "name elements (live)"] = True
-    include_k8s_uids: Annotated[bool, Key("includeK8sUIDs"), "UUID elements (live)"] = False
+    record_format: Annotated[str, "IPFIX or JSON", LIVE] = "IPFIX"
+    template_refresh_timeout: Annotated[Duration, "Templates over UDP are repeated so often", LIVE] = Duration(600.0)
+    max_ipfix_msg_size: Annotated[int, Key("maxIPFIXMsgSize"), "octets of a Message; 0 is automatic", LIVE] = 0
+    tls: Annotated[FlowCollectorTls, "TLS towards the collector", LIVE] = FlowCollectorTls()
+    include_k8s_names: Annotated[bool, Key("includeK8sNames"), "name elements", LIVE] = True
+    include_k8s_uids: Annotated[bool, Key("includeK8sUIDs"), "UUID elements", LIVE] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,31 +71,29 @@ class ClickHouseTls:
 class ClickHouse:
     """Rows to a ClickHouse table: an exporter of type clickhouse."""
 
-    enable: Annotated[bool, "insert into ClickHouse (live)"] = False
-    database: Annotated[str, "the database (live)"] = "default"
-    database_url: Annotated[str, Key("databaseURL"), "tcp, tls, http or https URL (live)"] = (
+    enable: Annotated[bool, "insert into ClickHouse", LIVE] = False
+    database: Annotated[str, "the database", LIVE] = "default"
+    database_url: Annotated[str, Key("databaseURL"), "tcp, tls, http or https URL", LIVE] = (
         "tcp://clickhouse-clickhouse.flow-visibility.svc:9000"
     )
-    tls: Annotated[ClickHouseTls, "TLS towards ClickHouse (live)"] = ClickHouseTls()
+    tls: Annotated[ClickHouseTls, "TLS towards ClickHouse", LIVE] = ClickHouseTls()
     debug: Annotated[bool, "accepted, without effect"] = False
-    compress: Annotated[bool, "LZ4 (live)"] = True
-    commit_interval: Annotated[Duration, "how long rows gather, at least 1s (live)"] = Duration(8.0)
+    compress: Annotated[bool, "LZ4", LIVE] = True
+    commit_interval: Annotated[Duration, "how long rows gather, at least 1s", LIVE] = Duration(8.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Uploader:
     """CSV objects in a bucket: an exporter of type s3."""
 
-    enable: Annotated[bool, "upload to S3 (live)"] = False
-    bucket_name: Annotated[str, "the bucket (live)"] = ""
-    bucket_prefix: Annotated[str, "before each object's key (live)"] = ""
-    region: Annotated[str, "a hint; empty is found out (live)"] = ""
+    enable: Annotated[bool, "upload to S3", LIVE] = False
+    bucket_name: Annotated[str, "the bucket", LIVE] = ""
+    bucket_prefix: Annotated[str, "before each object's key", LIVE] = ""
+    region: Annotated[str, "a hint; empty is found out", LIVE] = ""
     record_format: Annotated[str, "only CSV"] = "CSV"
-    compress: Annotated[bool, "gzip (live)"] = True
-    max_records_per_file: Annotated[int, Bounds(0, 2**31 - 1), "records of an object; 0 is the default (live)"] = (
-        1000000
-    )
-    upload_interval: Annotated[Duration, "how long records gather, at least 1s (live)"] = Duration(60.0)
+    compress: Annotated[bool, "gzip", LIVE] = True
+    max_records_per_file: Annotated[int, Bounds(0, 2**31 - 1), "records of an object; 0 is the default", LIVE] = 1000000
+    upload_interval: Annotated[Duration, "how long records gather, at least 1s", LIVE] = Duration(60.0)
 
 
 RuleAction: TypeAlias = Literal["None", "Allow", "Drop", "Reject"]
@@ -113,15 +111,15 @@ class FlowLoggerFilter:
 class FlowLogger:
     """A local CSV file: an exporter of type log."""
 
-    enable: Annotated[bool, "write the file (live)"] = False
-    path: Annotated[str, "the file; default: antrea-flows.log in the temporary directory (live)"] = ""
-    max_size: Annotated[int, Bounds(0, 2**31 - 1), "MiB before it is rotated; 0 is the default (live)"] = 100
-    max_backups: Annotated[int, Bounds(0, 2**31 - 1), "rotated files kept; 0 is 3 too (live)"] = 3
-    max_age: Annotated[int, Bounds(0, 2**31 - 1), "days rotated files are kept; 0: no limit (live)"] = 0
-    compress: Annotated[bool, "gzip rotated files (live)"] = True
+    enable: Annotated[bool, "write the file", LIVE] = False
+    path: Annotated[str, "the file; default: antrea-flows.log in the temporary directory", LIVE] = ""
+    max_size: Annotated[int, Bounds(0, 2**31 - 1), "MiB before it is rotated; 0 is the default", LIVE] = 100
+    max_backups: Annotated[int, Bounds(0, 2**31 - 1), "rotated files kept; 0 is 3 too", LIVE] = 3
+    max_age: Annotated[int, Bounds(0, 2**31 - 1), "days rotated files are kept; 0: no limit", LIVE] = 0
+    compress: Annotated[bool, "gzip rotated files", LIVE] = True
     record_format: Annotated[str, "only CSV"] = "CSV"
-    filters: Annotated[tuple[FlowLoggerFilter, ...], "which records are written; empty: all (live)"] = ()
-    pretty_print: Annotated[bool, "names for the numbers of protocols, actions and policy types (live)"] = True
+    filters: Annotated[tuple[FlowLoggerFilter, ...], "which records are written; empty: all", LIVE] = ()
+    pretty_print: Annotated[bool, "names for the numbers of protocols, actions and policy types", LIVE] = True
 
 
 SECTIONS: Final[Mapping[str, type[Any]]] = {
@@ -157,13 +155,17 @@ def read_sections(document: MappingNode, binder: Binder, source: str | None) -> 
     enabled = []
     for key, cls in SECTIONS.items():
         entry = document.get(key)
-        if entry is None or (isinstance(entry.value, ScalarNode) and entry.value.kind == "null"):
+        if entry is None or is_null(entry.value):
             continue
         if not isinstance(entry.value, MappingNode):
             binder.dataclass(entry.value, cls, key)  # its error names the keys
             raise AssertionError("a dataclass was bound from what is no mapping")
         switch = entry.value.get("enable")
-        if switch is not None and binder.value(switch.value, bool | None, f"{key}.enable", line=switch.line):
+        if (
+            switch is not None
+            and not is_empty(switch.value)
+            and binder.value(switch.value, bool, f"{key}.enable", line=switch.line)
+        ):
             enabled.append(Section(key, binder.dataclass(entry.value, cls, key), entry.value, source))
         else:
             binder.unknown_keys(entry.value, (spec.key for spec in fields_of(cls)), key, lenient=True)

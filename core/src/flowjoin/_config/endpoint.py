@@ -35,7 +35,7 @@ class Endpoint:
             ValueError: with the sentence for the operator.
         """
         host, colon, port = text.rpartition(":")
-        if not colon or not (port.isascii() and port.isdigit() and int(port[:6]) <= 65535):
+        if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
             raise ValueError(f'"{text[:100]}" is not host:port; write text such as {cls.EXAMPLE}')
         if not host:
             host = "::"

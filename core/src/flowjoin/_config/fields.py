@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import types
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Annotated, Any, Protocol, Self, Union, cast, get_args, get_origin, get_type_hints, runtime_checkable
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Protocol,
+    Self,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 from flowjoin._config.nodes import MappingNode
 from flowjoin.api._settings import Bounds, Key
 
 __all__ = [
+    "LIVE",
     "FieldSpec",
     "FromText",
     "Settings",
@@ -23,6 +37,15 @@ __all__ = [
     "split_annotated",
     "union_members",
 ]
+
+
+class Live(enum.Enum):
+    """Inside ``Annotated``: a reload may change the key in a running process."""
+
+    LIVE = enum.auto()
+
+
+LIVE: Final = Live.LIVE
 
 
 @runtime_checkable
@@ -58,6 +81,7 @@ class FieldSpec:
         hint: the type, its ``Annotated`` taken off.
         bounds: of a number.
         documentation: the plain string inside ``Annotated``; empty without one.
+        is_live: whether a reload may change it in a running process.
         required: there is no default.
         default: the default value; None where required.
     """
@@ -67,6 +91,7 @@ class FieldSpec:
     hint: Any  # what typing gives: a class, a NewType, an alias, a union
     bounds: Bounds | None
     documentation: str
+    is_live: bool
     required: bool
     default: object
 
@@ -134,6 +159,7 @@ def _read_fields(cls: Any) -> tuple[FieldSpec, ...]:
                 hint=hint,
                 bounds=next((item for item in metadata if isinstance(item, Bounds)), None),
                 documentation=next((item for item in metadata if isinstance(item, str)), ""),
+                is_live=LIVE in metadata,
                 required=required,
                 default=default,
             )

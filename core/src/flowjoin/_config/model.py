@@ -1,7 +1,7 @@
 """The configuration as frozen values: every key but those of Antrea's sink sections and of plugins.
 
 The documentation of each key is the string beside its type; docs/reference/configuration.md and the
-JSON Schema are made from it. "(live)" marks what a reload may change in a running process.
+JSON Schema are made from it. LIVE marks what a reload may change in a running process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from flowjoin._config.endpoint import Endpoint
-from flowjoin._config.fields import Settings
+from flowjoin._config.fields import LIVE, Settings
 from flowjoin._model.information_element import (
     DataType,
     ElementId,
@@ -41,6 +41,7 @@ __all__ = [
 CollectorProtocol: TypeAlias = Literal["udp", "tcp", "tls"]
 
 DEFAULT_ENTERPRISE: Final = 32473  # RFC 5612: for elements that have no number of their own
+_API_PORT: Final = 10348
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
@@ -157,7 +158,7 @@ class ElementDefinition:
 class RecordContents:
     """What a flow record holds beyond the fixed elements."""
 
-    pod_labels: Annotated[bool, "add the labels of Pods (live)"] = False
+    pod_labels: Annotated[bool, "add the labels of Pods", LIVE] = False
     elements: Annotated[
         tuple[str | ElementDefinition, ...], "more elements: names of registered ones, or definitions"
     ] = ()
@@ -167,13 +168,13 @@ class RecordContents:
 class Limits:
     """Bounds on memory and patience."""
 
-    flows: Annotated[int, Bounds(1), "stored flows; beyond, ready flows leave early, then the oldest halves"] = (
-        1_000_000
-    )
+    flows: Annotated[
+        int, Bounds(1, 2**31 - 1), "stored flows; beyond, ready flows leave early, then the oldest halves"
+    ] = 1_000_000
     string_bytes: Annotated[Octets, Bounds(1024 * 1024), "distinct strings of stored flows"] = Octets(256 * 1024 * 1024)
-    sessions: Annotated[int, Bounds(1), "Transport Sessions of all collectors"] = 10_000
+    sessions: Annotated[int, Bounds(1, 2**31 - 1), "Transport Sessions of all collectors"] = 10_000
     session_idle: Annotated[Duration, Bounds(1), "a session silent for so long is forgotten"] = Duration(1800.0)
-    templates_per_session: Annotated[int, Bounds(1), "Templates of one session"] = 1024
+    templates_per_session: Annotated[int, Bounds(1, 2**31 - 1), "Templates of one session"] = 1024
     fields_per_template: Annotated[int, Bounds(1, 16383), "Field Specifiers of one Template"] = 1024
     template_lifetime: Annotated[
         Duration, Bounds(0), "a Template over UDP is forgotten unless refreshed; 0 keeps it"
@@ -190,7 +191,7 @@ class Limits:
 class ApiServer:
     """The HTTP server."""
 
-    api_port: Annotated[int, Bounds(0, 65535), "port on 127.0.0.1; address wins"] = 10348
+    api_port: Annotated[int, Bounds(0, 65535), "port on 127.0.0.1, 0 is the default; address wins"] = _API_PORT
     address: Annotated[Endpoint | None, "where it listens; default 127.0.0.1 and apiPort"] = None
     tls_cipher_suites: Annotated[str, "comma separated names; empty leaves the library's choice"] = ""
     tls_min_version: Annotated[str, "VersionTLS10 to VersionTLS13; empty leaves the library's choice"] = ""
@@ -198,7 +199,7 @@ class ApiServer:
     @property
     def endpoint(self) -> Endpoint:
         """Where it listens."""
-        return self.address or Endpoint(host="127.0.0.1", port=self.api_port)
+        return self.address or Endpoint(host="127.0.0.1", port=self.api_port or _API_PORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +227,7 @@ class Config:
     state_directory: Annotated[
         Path | None, "instance id, spools, remembered templates; default: $STATE_DIRECTORY or a usual place"
     ] = None
-    shutdown_grace_period: Annotated[Duration, Bounds(0), "how long lanes may drain at the end (live)"] = Duration(25.0)
+    shutdown_grace_period: Annotated[Duration, Bounds(0), "how long lanes may drain at the end", LIVE] = Duration(25.0)
     mode: Annotated[Literal["Aggregate", "Proxy"], "join the halves of flows, or pass records through"] = "Aggregate"
     compatibility: Annotated[
         Literal["antrea-2.7", "antrea-2.3"], "whose CSV columns, IPFIX templates and JSON keys are written"
@@ -247,14 +248,14 @@ class Config:
     sources: Annotated[tuple[PluginEntry, ...], "plugins that bring flows themselves"] = ()
     enrichers: Annotated[tuple[PluginEntry, ...], "plugins that add to flows, in this order"] = ()
     lookups: Annotated[tuple[PluginEntry, ...], "providers of look-ups; the first that provides one wins"] = ()
-    exporters: Annotated[tuple[ExporterEntry, ...], "where flows go (live)"] = ()
+    exporters: Annotated[tuple[ExporterEntry, ...], "where flows go", LIVE] = ()
     record_contents: Annotated[RecordContents, "elements beyond the fixed ones"] = RecordContents()
     limits: Annotated[Limits, "bounds on memory and patience"] = Limits()
     api_server: Annotated[ApiServer, "the HTTP server"] = ApiServer()
     cluster_id: Annotated[str, Key("clusterID"), "value of the clusterId element; default: the cluster's UUID"] = ""
     record_buffer_size: Annotated[int, "Antrea's ring buffer; accepted, lanes have limits.laneBytes"] = 8192
     flow_stream_service: Annotated[FlowStreamService, "Antrea's gRPC stream"] = FlowStreamService()
-    log: Annotated[Log, "the process's own log (live)"] = Log()
+    log: Annotated[Log, "the process's own log", LIVE] = Log()
     csv_quoting: Annotated[
         Literal["antrea", "rfc4180"], "of the exporters made from Antrea's sections: antrea escapes nothing"
     ] = "antrea"

@@ -16,7 +16,6 @@ _EIGHT_GROUPS: Final = struct.Struct("!8H")
 _IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"
 _ZERO_RUNS: Final = tuple(":" + "0:" * count for count in range(8, 1, -1))
 _GROUP: Final = re.compile("[0-9A-Fa-f]{1,4}")
-_OCTET: Final = re.compile("0|[1-9][0-9]{0,2}")
 _MAC: Final = re.compile("[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
 
 
@@ -32,12 +31,11 @@ def ipv6_text(packed: bytes) -> str:
         return "::ffff:" + ipv4_text(packed[12:])
     text = ":%x:%x:%x:%x:%x:%x:%x:%x:" % _EIGHT_GROUPS.unpack(packed)  # noqa: UP031 - twice as fast as format
     # RFC 5952 section 4.2: the longest run of zero groups is shortened, the first of equals, never a single one.
-    if ":0:0:" in text:
-        for run in _ZERO_RUNS:
-            at = text.find(run)
-            if at >= 0:
-                return f"{text[1:at]}::{text[at + len(run) : -1]}"
-    return text[1:-1]
+    if ":0:0:" not in text:
+        return text[1:-1]
+    run = next(run for run in _ZERO_RUNS if run in text)
+    at = text.index(run)
+    return f"{text[1:at]}::{text[at + len(run) : -1]}"
 
 
 def mac_text(packed: bytes) -> str:
@@ -51,11 +49,14 @@ def pack_ipv4(text: str) -> bytes:
     Raises:
         ValueError: it is no IPv4 address; a leading zero, which some read as octal, is refused.
     """
-    parts = text.split(".")
-    if len(parts) == 4 and all(map(_OCTET.fullmatch, parts)):
-        numbers = [int(part) for part in parts]
-        if max(numbers) <= 255:
-            return bytes(numbers)
+    try:
+        packed = bytes(map(int, text.split(".")))
+    except ValueError:
+        pass
+    else:
+        # int() takes signs, spaces, underscores and zeros in front, none of which is written back.
+        if len(packed) == 4 and ipv4_text(packed) == text:
+            return packed
     raise ValueError(f"{text!r} is not an IPv4 address")
 
 

@@ -15,6 +15,7 @@ from flowjoin._model.columns import (
     DictionaryColumn,
     NumberColumn,
     PackedColumn,
+    factorise,
     is_packed,
 )
 from flowjoin._model.information_element import DataType, InformationElement, Value
@@ -78,7 +79,7 @@ def join_columns(columns: Sequence[Column]) -> Column:
     codes = array("I")
     for part in parts:
         merged = [index.setdefault(value, len(index)) for value in part.dictionary]
-        codes.extend(map(merged.__getitem__, part.codes))
+        codes.extend(map(merged.__getitem__, part.codes.tolist()))
     return DictionaryColumn(first.element, codes, tuple(index))
 
 
@@ -93,13 +94,12 @@ def _coded(element: InformationElement, values: Sequence[Value]) -> tuple[array[
     taken = str if element.data_type in _PACKERS or element.data_type is DataType.STRING else bytes
     if not all(issubclass(kind, taken) for kind in set(map(type, given))):
         _refuse(element, next(value for value in given if not isinstance(value, taken)))
-    index: dict[Value, int] = {}
-    codes = array("I", [index.setdefault(value, len(index)) for value in given])
+    codes, distinct = factorise(given)
     if isinstance(values, CodedValues):
-        codes = array("I", map(codes.__getitem__, values.codes))
+        codes = array("I", map(codes.__getitem__, values.codes.tolist()))
     if element.data_type is DataType.STRING:
-        _check_unicode(element, index)
-    return codes, tuple(index)
+        _check_unicode(element, distinct)
+    return codes, distinct
 
 
 def _check_unicode(element: InformationElement, values: Iterable[Value]) -> None:

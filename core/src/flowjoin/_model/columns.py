@@ -11,9 +11,11 @@ Invariant: whoever makes a column gives its buffers away; nothing writes to them
 from __future__ import annotations
 
 import abc
+import itertools
+import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Self, TypeAlias, overload
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Final, Self, TypeAlias, TypeVar, cast, overload
 
 from flowjoin._model.address_text import ipv4_text, ipv6_text, mac_text
 from flowjoin._model.information_element import VARIABLE_LENGTH, DataType, InformationElement, Value
@@ -25,6 +27,7 @@ __all__ = [
     "DictionaryColumn",
     "NumberColumn",
     "PackedColumn",
+    "factorise",
     "is_packed",
 ]
 
@@ -132,13 +135,14 @@ class CodedValues(_Values):
         return len(self.codes)
 
     def tolist(self) -> list[Value]:
-        return list(map(self.dictionary.__getitem__, self.codes))
+        return list(map(self.dictionary.__getitem__, self.codes.tolist()))
 
     def take(self, indices: Sequence[int]) -> Self:
-        return self._with_codes(array("I", map(self.codes.__getitem__, indices)))
+        return self._with_codes(_picked(self.codes, indices))
 
     def distinct(self) -> tuple[memoryview, tuple[Value, ...]]:
-        return _factorise(self.tolist(), lambda value: value)
+        codes, values = factorise(self.tolist())
+        return _view(codes, "I"), values
 
     def _value(self, index: int) -> Value:
         return self.dictionary[self.codes[index]]
@@ -184,16 +188,14 @@ class NumberColumn(_ElementColumn):
         return len(self.buffer)
 
     def tolist(self) -> list[Value]:
-        values: list[Value] = [*self.buffer.tolist()]
-        return values
+        return cast("list[Value]", self.buffer.tolist())
 
     def take(self, indices: Sequence[int]) -> Self:
-        values = map(self.buffer.__getitem__, indices)
-        packed: Buffer = bytes(values) if self.buffer.format == "?" else array(self.buffer.format, values)
-        return type(self)(self.element, packed)
+        return type(self)(self.element, _picked(self.buffer, indices))
 
     def distinct(self) -> tuple[memoryview, tuple[Value, ...]]:
-        return _factorise(self.buffer, lambda value: value)
+        codes, values = factorise(self.buffer.tolist())
+        return _view(codes, "I"), values
 
     @property
     def octets(self) -> int:
@@ -250,7 +252,7 @@ class PackedColumn(_ElementColumn):
 
     def tolist(self) -> list[Value]:
         codes, dictionary = self.distinct()
-        return list(map(dictionary.__getitem__, codes))
+        return list(map(dictionary.__getitem__, codes.tolist()))
 
     def take(self, indices: Sequence[int]) -> Self:
         width, octets = self.width, self.buffer.tobytes()
@@ -260,9 +262,15 @@ class PackedColumn(_ElementColumn):
         # An address is turned to text once per distinct value and then remembered, because exporters
         # of one batch ask again. Two threads at once do the same work twice and agree.
         if self._distinct is None:
-            width, octets = self.width, self.buffer.tobytes()
-            values = [octets[at : at + width] for at in range(0, len(octets), width)]
-            self._distinct = _factorise(values, _TEXTS.get(self.element.data_type, bytes))
+            name = _TEXTS.get(self.element.data_type, bytes)
+            if self.width == 4 and self.buffer:
+                # Numbers hash faster than octets do, and most addresses are IPv4.
+                codes, numbers = factorise(self.buffer.cast("I").tolist())
+                values = tuple(number.to_bytes(4, sys.byteorder) for number in numbers)
+            else:
+                width, octets = self.width, self.buffer.tobytes()
+                codes, values = factorise([octets[at : at + width] for at in range(0, len(octets), width)])
+            self._distinct = _view(codes, "I"), tuple(map(name, values))
         return self._distinct
 
     @property
@@ -302,11 +310,12 @@ class DictionaryColumn(CodedValues, _ElementColumn):
         self.element = element
 
     def distinct(self) -> tuple[memoryview, tuple[Value, ...]]:
-        used = sorted(set(self.codes))
+        given = self.codes.tolist()
+        used = sorted(set(given))
         if len(used) == len(self.dictionary):
             return self.codes, self.dictionary
         new = dict(zip(used, range(len(used)), strict=True))
-        codes = array("I", map(new.__getitem__, self.codes))
+        codes = array("I", map(new.__getitem__, given))
         return _view(codes, "I"), tuple(map(self.dictionary.__getitem__, used))
 
     @property
@@ -345,7 +354,20 @@ def _same_octets(one: memoryview, other: memoryview) -> bool:
     return _view(one, "B") == _view(other, "B")
 
 
-def _factorise(values: Iterable[Value], name: Callable[..., Value]) -> tuple[memoryview, tuple[Value, ...]]:
-    index: dict[Value, int] = {}
-    codes = array("I", [index.setdefault(value, len(index)) for value in values])
-    return _view(codes, "I"), tuple(map(name, index))
+def _picked(view: memoryview, indices: Sequence[int]) -> Buffer:
+    form = view.format
+    if form == "?":
+        return bytes(map(view.tobytes().__getitem__, indices))
+    # To copy the octets and index an array is faster than to index the memoryview.
+    values = array(form)
+    values.frombytes(view.tobytes())
+    return array(form, map(values.__getitem__, indices))
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+def factorise(values: Sequence[T]) -> tuple[array[int], tuple[T, ...]]:
+    """Codes into the distinct values, which stand in order of their first row."""
+    index = dict(zip(dict.fromkeys(values), itertools.count()))
+    return array("I", map(index.__getitem__, values)), tuple(index)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from flowjoin._model.reasons import Reason
 
 __all__ = [
+    "BindError",
     "ConfigError",
     "DecodeError",
+    "DestinationError",
     "EncodeError",
     "FlowjoinError",
     "PermanentExportError",
@@ -43,6 +45,30 @@ class ConfigError(FlowjoinError):
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.source, self.line) if part is not None)
         return ": ".join(part for part in (place, self.path, self.problem) if part)
+
+
+class BindError(FlowjoinError):
+    """An address we were told to listen on cannot be had; the run ends with exit code 1.
+
+    Attributes:
+        address: as the operator wrote it.
+    """
+
+    def __init__(self, problem: str, *, address: str) -> None:
+        super().__init__(problem)
+        self.address = address
+
+
+class DestinationError(FlowjoinError):
+    """A collector that a command was told to send to cannot be reached, or went away; exit code 1.
+
+    Attributes:
+        address: as the operator wrote it.
+    """
+
+    def __init__(self, problem: str, *, address: str) -> None:
+        super().__init__(problem)
+        self.address = address
 
 
 class PluginError(FlowjoinError):

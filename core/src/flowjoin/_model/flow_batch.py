@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
+from flowjoin._model.arrow import arrow_array, arrow_schema, arrow_stream
 from flowjoin._model.column_building import column_of, default_column, join_columns
-from flowjoin._model.columns import CodedValues, Column
+from flowjoin._model.columns import CodedValues, Column, factorise
 from flowjoin._model.flow_schema import AddressFamily, FlowSchema
 from flowjoin._model.information_element import DataType, Value
 
@@ -37,7 +37,7 @@ class FlowBatch:
     are equal when schema and values are, whatever their ids.
     """
 
-    __slots__ = ("_columns", "_handles", "_id", "_is_first_export", "_length", "_schema")
+    __slots__ = ("__weakref__", "_columns", "_handles", "_id", "_is_first_export", "_length", "_schema")
 
     def __init__(
         self,
@@ -207,11 +207,9 @@ class FlowBatch:
         if len(parts) == 1:
             codes, values = parts[0]
             return CodedValues(codes, list(map(function, values)))
-        index: dict[tuple[int, ...], int] = {}
-        rows = zip(*(codes for codes, _ in parts), strict=True)
-        joint = array("I", [index.setdefault(row, len(index)) for row in rows])
+        joint, rows = factorise(list(zip(*(codes.tolist() for codes, _ in parts), strict=True)))
         dictionaries = [dictionary for _, dictionary in parts]
-        keys = (tuple(map(_at, dictionaries, row)) for row in index)
+        keys = (tuple(map(_at, dictionaries, row)) for row in rows)
         return CodedValues(joint, list(map(function, keys)))
 
     def with_columns(self, columns: Mapping[str, Sequence[Value]]) -> FlowBatch:
@@ -264,6 +262,18 @@ class FlowBatch:
             is_first_export=self._is_first_export,
             handles=[self._handles[index] for index in indices] if self._handles else (),
         )
+
+    # The Arrow PyCapsule interface. A consumer that asks for another schema converts by itself, which the
+    # interface allows. Capsules and what comes of them may outlive the batch.
+
+    def __arrow_c_schema__(self) -> object:
+        return arrow_schema(self._schema.elements)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return arrow_array(self._schema.elements, self._columns, self._length)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return arrow_stream(self._schema.elements, self._columns, self._length)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FlowBatch):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NewType, NoReturn, Self
+from typing import Final, Literal, NewType, NoReturn, Self
 
 from flowjoin._model.errors import ConfigError
 
@@ -28,6 +28,9 @@ Duration = NewType("Duration", float)
 
 Octets = NewType("Octets", int)
 """A size; written ``256MiB``, ``1GiB``, ``4096``."""
+
+
+_MAX_SECRET_OCTETS: Final = 1024 * 1024  # what a Kubernetes Secret may hold; a device would never end
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Secret:
         One line break at a file's end does not count. Reading a file blocks; secrets are small.
 
         Raises:
-            ConfigError: the file cannot be read, is not UTF-8, or the variable is not set.
+            ConfigError: the file cannot be read, is too large or not UTF-8, or the variable is not set.
         """
         if self._kind == "env":
             try:
@@ -74,11 +77,15 @@ class Secret:
             except KeyError:
                 raise ConfigError(f"the environment variable {self._place} of a secret is not set") from None
         try:
-            text = Path(self._place).read_text(encoding="utf-8")
+            with Path(self._place).open("rb") as file:
+                octets = file.read(_MAX_SECRET_OCTETS + 1)
+            text = octets.decode("utf-8")
         except (OSError, ValueError) as exc:
             # a UnicodeDecodeError carries the file's octets: say what happened, chain nothing
             cause = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8 text"
             raise ConfigError(f"the file {self._place} of a secret cannot be read: {cause}") from None
+        if len(octets) > _MAX_SECRET_OCTETS:
+            raise ConfigError(f"the file {self._place} of a secret is larger than {_MAX_SECRET_OCTETS} octets")
         return text.removesuffix("\n").removesuffix("\r")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

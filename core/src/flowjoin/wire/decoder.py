@@ -5,7 +5,7 @@ session's store as they pass, Data Sets are decoded a Set at a time by their Tem
 Sessions are all state there is; time comes in as an argument.
 
 Invariant: any octets give events, never an exception, and one call takes time and memory in
-proportion to the Message.
+proportion to the Message and the early data that its Templates release (both bounded).
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class Decoder:
         self._held_sets_expired = 0
         self._templates_expired = 0
         self._next_expiry = math.inf  # never later than the first thing that ends
+        self._shortest_life = min(self._limits.template_lifetime, self._limits.held_seconds, self._limits.idle_timeout)
 
     def receive_message(
         self, data: bytes | bytearray | memoryview, session: TransportSession, now: float
@@ -112,10 +113,13 @@ class Decoder:
             now: monotonic seconds, the same clock as ``expire``.
         """
         octets = bytes(data)
-        fault = _header_fault(octets)
-        if fault is not None:
-            return [MalformedMessage(fault)]
+        if len(octets) < _MESSAGE_HEADER.size:
+            return [MalformedMessage(_short_header(octets))]
         version, length, export_time, sequence_number, domain = _MESSAGE_HEADER.unpack_from(octets)
+        if version != IPFIX_VERSION:
+            return [MalformedMessage(DecodeError(Reason.VERSION_UNSUPPORTED, offset=0))]
+        if length < _MESSAGE_HEADER.size:
+            return [MalformedMessage(DecodeError(Reason.MESSAGE_LENGTH_INVALID, offset=2))]
         state = self._sessions.get(session) or self._open_session(session)
         if state is None:
             return [MalformedMessage(DecodeError(Reason.SESSION_LIMIT, offset=0))]
@@ -134,8 +138,8 @@ class Decoder:
             message.records = None
             message.events.append(MalformedMessage(fault))
         self._follow_sequence(message)
-        if not session.is_ordered:
-            self._next_expiry = min(self._next_expiry, now + self._shortest_life)
+        if state.held is not None and now + self._shortest_life < self._next_expiry:
+            self._next_expiry = now + self._shortest_life
         return message.events
 
     def close_session(self, session: TransportSession) -> None:
@@ -182,11 +186,6 @@ class Decoder:
             held_sets_expired=self._held_sets_expired,
             templates_expired=self._templates_expired,
         )
-
-    @property
-    def _shortest_life(self) -> float:
-        limits = self._limits
-        return min(limits.template_lifetime, limits.held_seconds, limits.idle_timeout)
 
     def _open_session(self, session: TransportSession) -> _Session | None:
         limits = self._limits
@@ -329,14 +328,10 @@ class Decoder:
             message.events.append(SequenceGap(ObservationDomainId(domain), lost))
 
 
-def _header_fault(data: bytes) -> DecodeError | None:
+def _short_header(data: bytes) -> DecodeError:
     if len(data) >= 2 and int.from_bytes(data[:2], "big") != IPFIX_VERSION:
         return DecodeError(Reason.VERSION_UNSUPPORTED, offset=0)
-    if len(data) < _MESSAGE_HEADER.size:
-        return DecodeError(Reason.MESSAGE_TOO_SHORT, offset=len(data))
-    if int.from_bytes(data[2:4], "big") < _MESSAGE_HEADER.size:
-        return DecodeError(Reason.MESSAGE_LENGTH_INVALID, offset=2)
-    return None
+    return DecodeError(Reason.MESSAGE_TOO_SHORT, offset=len(data))
 
 
 def _records_dropped(compiled: CompiledTemplate, offset: int) -> RecordsDropped:

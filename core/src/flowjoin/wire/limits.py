@@ -31,7 +31,7 @@ class DecoderLimits:
     domains: int = 65_536
     templates_per_session: int = 4_096
     fields_per_template: int = 1_024
-    fields: int = 2_097_152
+    fields: int = 1_048_576
     held_octets_per_session: int = 256 * 1024
     held_octets: int = 16 * 1024 * 1024
     held_seconds: float = 60.0

@@ -6,6 +6,7 @@ rounded, a padded string without trailing NULs), or nothing is written and ``Enc
 
 from __future__ import annotations
 
+import reprlib
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -82,8 +83,9 @@ def _field_encoder(field: FieldSpecifier) -> _FieldEncoder:
 
 
 def _refused(element: InformationElement, value: object, wanted: str) -> EncodeError:
-    shown = repr(value)
-    return EncodeError(f"{shown if len(shown) <= 80 else shown[:80] + '…'} is not {wanted}", element=element.name)
+    # reprlib: a value may be megabytes long, and Python refuses to write integers of many digits.
+    is_huge = isinstance(value, int) and value.bit_length() > 128
+    return EncodeError(f"{'a huge integer' if is_huge else reprlib.repr(value)} is not {wanted}", element=element.name)
 
 
 def _nothing(_value: Value) -> bytes:
@@ -140,7 +142,7 @@ def _float(element: InformationElement, packer: struct.Struct, value: Value) -> 
         raise _refused(element, value, "a number")
     try:
         return packer.pack(value)
-    except OverflowError as error:
+    except (OverflowError, struct.error) as error:  # the second for integers beyond any float
         raise _refused(element, value, f"a number that {packer.size} octets can carry") from error
 
 

@@ -4,7 +4,7 @@ Strategy: neighbouring fields of fixed length are one ``struct`` each; only vari
 walked one by one; the few fields that ``struct`` cannot finish (odd integer sizes, booleans, strings,
 NTP times, empty fields) have a converter. A Template without variable length is read a Set at a time.
 
-Invariant: no octet outside ``[start, end)`` is read, and every integer is in its type's range.
+Invariant: no octet outside ``[start, end)`` is given, and every integer is in its type's range.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ __all__ = ["INTEGER_TYPES", "RecordDecoder", "carries_octets"]
 
 # struct gives Any; a converter makes the Value of what came, with the Message's export time.
 _Converter: TypeAlias = Callable[[Any, int], Value]
-_Step: TypeAlias = tuple[Callable[[bytes, int], tuple[Any, ...]] | None, int, int]
+# A run of fixed fields (None without one), its octets, and the empty value of the variable field
+# behind it (None without one).
+_Step: TypeAlias = tuple[Callable[[bytes, int], tuple[Any, ...]] | None, int, str | bytes | None]
 
-_NO_VARIABLE, _STRING, _OCTETS = range(3)
 _LONG_FORM: Final = 255  # RFC 7011 section 7: the length follows in two octets
 
 INTEGER_TYPES: Final = {  # octets and signedness
@@ -93,7 +94,7 @@ class RecordDecoder:
         run = ""
         for index, field in enumerate(fields):
             if field.length == VARIABLE_LENGTH:
-                self._add_step(run, _STRING if field.element.data_type is DataType.STRING else _OCTETS)
+                self._add_step(run, "" if field.element.data_type is DataType.STRING else b"")
                 run = ""
                 continue
             code, converter = _compile_fixed(field)
@@ -102,17 +103,17 @@ class RecordDecoder:
                 self._conversions.append((index, converter))
         is_fixed = not self._steps
         if run:
-            self._add_step(run, _NO_VARIABLE)
+            self._add_step(run, None)
         assert self._minimum, "a Template whose records have no octet is refused before"
         self._fixed = struct.Struct(">" + run) if is_fixed else None
 
-    def _add_step(self, run: str, variable: int) -> None:
+    def _add_step(self, run: str, empty: str | bytes | None) -> None:
         compiled = struct.Struct(">" + run)
-        self._steps.append((compiled.unpack_from if run else None, compiled.size, variable))
-        self._minimum += compiled.size + (variable != _NO_VARIABLE)
+        self._steps.append((compiled.unpack_from if run else None, compiled.size, empty))
+        self._minimum += compiled.size + (empty is not None)
 
     def decode(self, data: bytes, start: int, end: int, export_time: int) -> tuple[list[tuple[Value, ...]], int | None]:
-        """All records of ``data[start:end]``, and where the first fault is (None without one).
+        """All records of ``data[start:end]``, and where the one that runs past the end begins (None without).
 
         A rest shorter than the shortest record is padding (RFC 7011 section 3.3.1).
         """
@@ -133,30 +134,37 @@ class RecordDecoder:
     ) -> tuple[list[tuple[Value, ...]], int | None]:
         records: list[tuple[Value, ...]] = []
         while end - at >= self._minimum:
+            start = at
             values: list[Value] = []
-            for unpack_from, size, variable in self._steps:
-                if unpack_from is not None:
-                    if at + size > end:
-                        return records, at
-                    values += unpack_from(data, at)
-                    at += size
-                if not variable:
-                    continue
-                begin = at + 1
-                if begin > end:
-                    return records, at
-                length = data[at]
-                if length == _LONG_FORM:
-                    begin += 2
-                    if begin > end:
-                        return records, at
-                    length = data[at + 1] << 8 | data[at + 2]
-                stop = begin + length
-                if stop > end:
-                    return records, at
-                octets = data[begin:stop]
-                values.append(octets.decode("utf-8", "replace") if variable == _STRING else octets)
-                at = stop
+            # Lengths are checked once a record: octets behind the end are looked at, but never given.
+            try:
+                for unpack_from, size, empty in self._steps:
+                    if unpack_from is not None:
+                        values += unpack_from(data, at)
+                        at += size
+                    if empty is None:
+                        continue
+                    length = data[at]
+                    at += 1
+                    if length == 0:
+                        values.append(empty)
+                        continue
+                    if length == _LONG_FORM:
+                        length = data[at] << 8 | data[at + 1]
+                        at += 2
+                    octets = data[at : at + length]
+                    at += length
+                    if empty == b"":
+                        values.append(octets)
+                        continue
+                    try:
+                        values.append(octets.decode())
+                    except UnicodeDecodeError:
+                        values.append(octets.decode(errors="replace"))
+            except (IndexError, struct.error):
+                return records, start
+            if at > end:
+                return records, start
             records.append(self._convert(values, export_time) if self._conversions else tuple(values))
         return records, None
 

@@ -25,10 +25,11 @@ _REMEMBERED_GAPS: Final = 64
 class SequenceTracker:
     """The sequence of one Transport Session and observation domain."""
 
-    __slots__ = ("_expected", "_gaps", "_is_exact", "_stray_next")
+    __slots__ = ("_expected", "_gaps", "_has_records", "_is_exact", "_stray_next")
 
     def __init__(self) -> None:
         self._expected: int | None = None
+        self._has_records = False
         self._is_exact = True  # False: the last Message's records could not be counted, so this is the least
         self._gaps: list[tuple[int, int]] = []  # skipped ranges: first number and count, oldest first
         self._stray_next = -1  # what would follow the last Message that was neither late nor expected
@@ -44,6 +45,10 @@ class SequenceTracker:
         ahead = (sequence_number - self._expected) % _MODULUS
         if ahead <= _LARGEST_GAP:
             lost = ahead if self._is_exact else 0
+            if ahead == records and not self._has_records:
+                # Exporters of Antrea before 2.4 count the Message's own records too: the first data
+                # seems to come after a loss of just its size, and the rest is then in step.
+                lost = 0
             if lost:
                 self._gaps.append((self._expected, lost))
                 del self._gaps[:-_REMEMBERED_GAPS]
@@ -62,12 +67,14 @@ class SequenceTracker:
 
     def _restart(self, sequence_number: int, records: int | None) -> None:
         self._gaps.clear()
+        self._has_records = False
         self._expect_after(sequence_number, records)
 
     def _expect_after(self, sequence_number: int, records: int | None) -> None:
         self._stray_next = -1
         self._expected = (sequence_number + (records or 0)) % _MODULUS
         self._is_exact = records is not None
+        self._has_records = self._has_records or records != 0
 
     def _take_back(self, first: int, count: int) -> int:
         """Records of ``[first, first + count)`` that were counted as lost; they are not any more."""

@@ -23,7 +23,9 @@ _TWO_NUMBERS: Final = struct.Struct(">HH")
 _NUMBER: Final = struct.Struct(">H")
 _ENTERPRISE_NUMBER: Final = struct.Struct(">I")
 _ENTERPRISE_BIT: Final = 0x8000
-_REMEMBERED: Final = 1_024  # distinct Template Records
+# Template Records kept for sharing, and the size up to which; peers choose them, so both are bounded.
+_REMEMBERED: Final = 1_024
+_REMEMBERED_OCTETS: Final = 1_024  # about 128 elements with an enterprise number
 
 
 class CompiledTemplate:
@@ -75,10 +77,11 @@ class TemplateReader:
         known = self._remembered.get(key)
         if known is not None:
             return known
-        template = self._read(data, start, version=version, is_options=is_options)
-        while len(self._remembered) >= _REMEMBERED:
-            del self._remembered[next(iter(self._remembered))]
-        compiled = self._remembered[key] = CompiledTemplate(template)
+        compiled = CompiledTemplate(self._read(data, start, version=version, is_options=is_options))
+        if end - start <= _REMEMBERED_OCTETS:
+            if len(self._remembered) >= _REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+            self._remembered[key] = compiled
         return compiled
 
     def _read(self, data: bytes, start: int, *, version: int, is_options: bool) -> Template:

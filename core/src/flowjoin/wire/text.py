@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 import struct
 from datetime import date
 from typing import Final
@@ -25,6 +26,7 @@ _TIME_DIGITS: Final = {
     DataType.DATE_TIME_NANOSECONDS: 9,
 }
 _PACKED_LENGTHS: Final = {DataType.IPV4_ADDRESS: 4, DataType.IPV6_ADDRESS: 16, DataType.MAC_ADDRESS: 6}
+_MAC_ADDRESS: Final = re.compile(r"[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}")
 _V4_MAPPED: Final = bytes(10) + b"\xff\xff"
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAYS_OF_400_YEARS: Final = 146_097
@@ -94,10 +96,8 @@ def packed_of(element: InformationElement, text: str) -> bytes:
                 return ipaddress.IPv4Address(text).packed
             case DataType.IPV6_ADDRESS if "%" not in text:  # a zone says nothing outside its host
                 return ipaddress.IPv6Address(text).packed
-            case DataType.MAC_ADDRESS if len(text) == 17:
-                packed = bytes.fromhex(text.replace(":", "").replace("-", ""))
-                if len(packed) == 6:
-                    return packed
+            case DataType.MAC_ADDRESS if _MAC_ADDRESS.fullmatch(text):
+                return bytes.fromhex(text.replace("-", "").replace(":", ""))
     except ValueError:
         pass  # said below, with the element's name
     raise EncodeError(f"{text!r} is no {element.data_type.value}", element=element.name)

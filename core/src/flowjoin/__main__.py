@@ -1,0 +1,102 @@
+"""The program ``flowjoin``: finds the command, runs it, turns what went wrong into a sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from flowjoin import __version__
+from flowjoin._cli.commands import COMMANDS, Command, CommandError
+from flowjoin._cli.printable import printable
+from flowjoin._model.errors import BindError, ConfigError, DestinationError, PluginError
+
+__all__ = ["main"]
+
+_KERNEL_FORM: Final = "python"  # the only form this version has
+_EXIT_FAILED: Final = 1
+_EXIT_UNUSABLE: Final = 2
+_EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell expects
+_EXPECTED: Final = (CommandError, ConfigError, PluginError, BindError, DestinationError, KeyboardInterrupt)
+
+
+class _Version(argparse.Action):
+    """``--version``."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_arguments: Any) -> None:  # argparse's own signature
+        print(version_line())
+        parser.exit()
+
+
+def version_line() -> str:
+    """What runs here: ``flowjoin 0.1.0, kernel python, CPython 3.11.2``."""
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"flowjoin {__version__}, kernel {_KERNEL_FORM}, {python}"
+
+
+def main(argv: Sequence[str] | None = None, *, commands: Sequence[Command] = COMMANDS) -> int:
+    """Run one command.
+
+    Returns:
+        The exit code: 0 done, 1 the run failed, 2 usage or configuration, 130 interrupted.
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    try:
+        return _run(argv, commands)
+    except SystemExit as exc:  # argparse: 0 after --help and --version, 2 after a usage error
+        return exc.code if isinstance(exc.code, int) else 0
+    except (*_EXPECTED, BaseExceptionGroup) as exc:
+        found = list(_leaves(exc))
+        if not all(isinstance(leaf, _EXPECTED) for leaf in found):
+            raise  # a bug: its traceback is what is needed
+        return min([_conclude(leaf) for leaf in found])  # a failed run says more than a refused one
+    except BrokenPipeError:
+        # whoever reads our output has enough; Python flushes at exit and must not meet the closed pipe again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(argv: list[str], commands: Sequence[Command]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="flowjoin", description="Collects IPFIX, joins the two halves of each flow, delivers them anywhere."
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print versions and leave")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    named = next((word for word in argv if not word.startswith("-")), "")
+    module = None
+    for command in commands:
+        subparser = subparsers.add_parser(command.name, help=command.help, description=command.help)
+        if command.name == named:
+            module = command.load()
+            module.add_arguments(subparser)
+    arguments = parser.parse_args(argv)
+    assert module is not None, "argparse took a command that is not the first word"
+    code = module.run(arguments)
+    sys.stdout.flush()  # a closed pipe shows here, not in Python's own clean-up
+    return code
+
+
+def _leaves(exc: BaseException) -> Iterator[BaseException]:
+    """The exceptions of a group (trio's nurseries raise nothing else), however deep."""
+    if isinstance(exc, BaseExceptionGroup):
+        for inner in exc.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield exc
+
+
+def _conclude(exc: BaseException) -> int:
+    """Say what happened; gives the exit code."""
+    if isinstance(exc, KeyboardInterrupt):
+        return _EXIT_INTERRUPTED
+    print(f"flowjoin: {printable(str(exc))}", file=sys.stderr)
+    if isinstance(exc, CommandError):
+        return exc.exit_code
+    return _EXIT_FAILED if isinstance(exc, BindError | DestinationError) else _EXIT_UNUSABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

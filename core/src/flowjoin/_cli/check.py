@@ -1,0 +1,28 @@
+"""``flowjoin check``: everything that can be known about a configuration without opening anything."""
+
+from __future__ import annotations
+
+import argparse
+
+from flowjoin._cli.configuration import add_config_argument, read_config, say_notices
+from flowjoin._config.plugin_settings import bind_plugins
+from flowjoin._plugins.loader import load_plugins
+from flowjoin.wire.registry import default_registry
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_config_argument(parser, required=True)
+    parser.add_argument("--strict", action="store_true", help="an unknown key is an error in Antrea's sections too")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say whether ``flowjoin run`` would take the file; warnings go to standard error."""
+    loaded = read_config(arguments.config, strict=arguments.strict)
+    say_notices(loaded)
+    loaded.require_available()
+    bind_plugins(loaded, load_plugins, default_registry())
+    print(f"{arguments.config}: good")
+    return 0

@@ -1,0 +1,62 @@
+"""The commands. A new one is a module here with ``add_arguments(parser)`` and ``run(arguments)``, and a line below."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+__all__ = ["COMMANDS", "Command", "CommandError", "CommandModule"]
+
+
+class CommandModule(Protocol):
+    """What the module of a command has."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+        ...
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it; gives the exit code.
+
+        Raises:
+            ConfigError, PluginError: become one sentence and exit code 2.
+            CommandError: becomes its sentence and exit code.
+        """
+        ...
+
+
+class CommandError(Exception):
+    """A command ends here, with one sentence for the person who gave it.
+
+    Attributes:
+        exit_code: 1 where the run failed, 2 where what it was given cannot be used.
+    """
+
+    def __init__(self, problem: str, *, exit_code: int) -> None:
+        super().__init__(problem)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A name and its one-line help; the module is imported when the command is used, because some are heavy."""
+
+    name: str
+    help: str
+
+    def load(self) -> CommandModule:
+        """Import the command's module."""
+        return cast(CommandModule, importlib.import_module(f"flowjoin._cli.{self.name.replace('-', '_')}"))
+
+
+COMMANDS: Final = (
+    Command("run", "collect, join and deliver flows until told to stop"),
+    Command("check", "validate a configuration without starting anything"),
+    Command("decode", "print what is in a pcap, a pcapng or an IPFIX File, before anything is joined"),
+    Command("generate", "send realistic traffic of a small cluster to a collector"),
+    Command("replay", "send a capture through the whole pipeline, with the capture's own clock"),
+    Command("config", "print the JSON Schema of the configuration, for editors"),
+    Command("plugins", "list the installed plugins"),
+)

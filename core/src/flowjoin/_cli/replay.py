@@ -1,0 +1,137 @@
+"""``flowjoin replay``: a capture through the whole pipeline, with the capture's own clock."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import trio
+
+from flowjoin._cli.capture_file import (
+    EXIT_FAILED,
+    EXIT_UNUSABLE,
+    add_capture_arguments,
+    medium_failed,
+    opened,
+    progress_of,
+    unreadable,
+    why_nothing,
+)
+from flowjoin._cli.commands import CommandError
+from flowjoin._cli.configuration import add_config_argument, read_config, say_notices
+from flowjoin._cli.terminal_exporter import TERMINAL_NAME, TerminalSettings, terminal_exporter_type
+from flowjoin._collector.capture import CaptureItem
+from flowjoin._config.fields import Settings
+from flowjoin._config.load import load_config
+from flowjoin._config.model import ExporterEntry
+from flowjoin._config.nodes import MappingNode
+from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin, bind_plugins
+from flowjoin._model.errors import DecodeError
+from flowjoin._pipeline.replay_program import ReplayOutcome, run_replay
+from flowjoin._plugins.loader import load_plugins
+from flowjoin._telemetry.logs import LogFormat, Logs
+from flowjoin.api import ExporterType
+from flowjoin.wire.registry import default_registry
+
+__all__ = ["add_arguments", "run"]
+
+_STATE_FILES: Final = ("instance-id", "epoch")  # what lies at the top of each state directory
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add_capture_arguments(parser)
+    add_config_argument(parser, required=False)
+    parser.add_argument(
+        "--output",
+        choices=("json", "table"),
+        help="form of the flows on standard output, where no exporter is configured "
+        "(default: table on a terminal, else json)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay the file; flows go to the configured exporters, or to standard output when there are none.
+
+    Raises:
+        CommandError: the file cannot be read, or not to its end; or rows were not delivered.
+    """
+    _refuse_state(arguments.file)
+    loaded = load_config("") if arguments.config is None else read_config(arguments.config)
+    # That there is no collector, or no exporter, is no news here.
+    say_notices(dataclasses.replace(loaded, warnings=tuple(n for n in loaded.warnings if n.severity == "warning")))
+    bound = bind_plugins(loaded, load_plugins, default_registry())
+    scope = trio.CancelScope()
+    if not bound.exporters:
+        bound = dataclasses.replace(bound, exporters=(_terminal(arguments.output, scope),))
+    elif arguments.output is not None:
+        raise CommandError(
+            "--output is for flows on standard output, and the configuration has exporters", exit_code=EXIT_UNUSABLE
+        )
+    with opened(arguments.file, ports=arguments.port) as capture, progress_of(capture, arguments.file) as tell:
+        outcome = _replayed(bound, iter(capture), _logs(arguments, bound), scope, tell)
+        if outcome is None:
+            raise BrokenPipeError  # whoever reads our output has enough
+        statistics = capture.statistics()
+    for problem in outcome.books.imbalances():
+        print(f"flowjoin: the books do not balance, which is a bug: {problem}", file=sys.stderr)
+    print(outcome.books.table(), file=sys.stderr)
+    if isinstance(outcome.fault, DecodeError):
+        raise unreadable(outcome.fault, arguments.file)
+    if outcome.fault is not None:
+        raise medium_failed(outcome.fault, arguments.file)
+    if outcome.books.undelivered:
+        problem = f"{outcome.books.undelivered} rows were not delivered within shutdownGracePeriod"
+        raise CommandError(problem, exit_code=EXIT_FAILED)
+    if not outcome.books.kernel.messages:
+        print(f"flowjoin: {why_nothing(statistics, arguments.port)}", file=sys.stderr)
+    return 0
+
+
+def _replayed(
+    bound: BoundConfig, items: Iterator[CaptureItem], logs: Logs, scope: trio.CancelScope, tell: Callable[[int], None]
+) -> ReplayOutcome | None:
+    form = os.environ.get("FLOWJOIN_KERNEL", "auto")
+    is_interrupted = False
+    outcome = None
+    try:
+        outcome = run_replay(bound, items, logs=logs, form=form, scope=scope, tell=tell)
+    except* KeyboardInterrupt:  # trio's nurseries put it into groups
+        is_interrupted = True
+    if is_interrupted:
+        raise KeyboardInterrupt
+    return outcome
+
+
+def _refuse_state(file: str) -> None:
+    """Refuse what flowjoin itself keeps on disk.
+
+    Raises:
+        CommandError: the file is a directory, or lies in a state directory: its flows are joined already.
+    """
+    path = Path(file).absolute()
+    for folder in (path, *path.parents):
+        if all((folder / name).is_file() for name in _STATE_FILES):
+            problem = f"{file} belongs to the state directory {folder}: its flows are joined already, replay would join"
+            raise CommandError(f"{problem} them again; replay takes what exporters sent", exit_code=EXIT_UNUSABLE)
+
+
+def _terminal(
+    form: Literal["json", "table"] | None, scope: trio.CancelScope
+) -> BoundPlugin[ExporterEntry, ExporterType]:
+    """Standard output as if a configuration had named it."""
+    form = form or ("table" if sys.stdout.isatty() else "json")
+    entry = ExporterEntry(type=TERMINAL_NAME, spool="none", settings=Settings(node=MappingNode(entries=(), line=0)))
+    settings = TerminalSettings(out=sys.stdout, form=form, on_closed=scope.cancel)
+    return BoundPlugin(entry=entry, type=terminal_exporter_type(), settings=settings)
+
+
+def _logs(arguments: argparse.Namespace, bound: BoundConfig) -> Logs:
+    config = bound.config.log
+    log_format: LogFormat = config.format if config.format != "auto" else "console" if sys.stderr.isatty() else "json"
+    return Logs(log_format=log_format, level="warning" if arguments.config is None else config.level)

@@ -1,0 +1,186 @@
+"""IPFIX over UDP (RFC 7011 section 10.3): one datagram is one Message.
+
+Strategy: one task waits until the socket is readable, takes what is there without waiting again, and
+hands all of it over in one call. A wake-up has a budget of datagrams that adapts, so that a slow
+kernel does not hold trio's thread for more than a slice; waiting for readability lets every other
+task run in between, also when the next datagram is there already.
+
+Invariant: a datagram that we read is handed over, whatever happens next.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Final
+
+import trio
+
+from flowjoin._collector.config import CollectorAddress, CollectorConfig
+from flowjoin._collector.intake import Intake
+from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
+from flowjoin._collector.peers import PeerSessions
+from flowjoin._collector.sockets import ask_receive_buffer, bound_address, datagrams_dropped, open_bound
+from flowjoin._model.errors import BindError
+from flowjoin._model.reasons import Reason
+from flowjoin._model.transport_session import TransportSession
+
+__all__ = ["UdpCollectingProcess"]
+
+# One octet more than any UDP payload can have, so that none is ever cut.
+_BUFFER_OCTETS: Final = 65536
+_LEAST_BUDGET: Final = 8
+_REOPEN_AFTER: Final = 0.1
+_REOPEN_AT_MOST: Final = 5.0
+
+
+class UdpCollectingProcess:
+    """Receives at one bound UDP socket."""
+
+    def __init__(self, config: CollectorConfig, intake: Intake, bound: socket.socket, *, now: float) -> None:
+        """Take over a bound socket; ``close`` is the caller's duty."""
+        self._limits = config.limits
+        self._intake = intake
+        self._socket = bound
+        self.address: Final = bound_address(bound)
+        self._buffer = bytearray(_BUFFER_OCTETS)
+        self._view = memoryview(self._buffer)
+        self._budget = config.limits.datagrams_per_wakeup
+        self._counters = CollectorCounters()
+        self._receiving = trio.CancelScope()
+        self._drops_seen = 0
+        self._peers = PeerSessions(
+            local=self.address.host,
+            local_port=self.address.port,
+            limit=config.limits.sessions,
+            period=config.limits.idle_timeout,
+            now=now,
+        )
+
+    def configure(self) -> None:
+        """Ask for room in the kernel, and say what was granted."""
+        asked = self._limits.receive_buffer_octets
+        granted = ask_receive_buffer(self._socket, asked)
+        report = self._intake.log.info if granted >= asked else self._intake.log.warning
+        report(
+            "receive_buffer",
+            address=str(self.address),
+            asked_octets=asked,
+            granted_octets=granted,
+            **({} if granted >= asked else {"hint": f"sysctl -w net.core.rmem_max={asked}, or give CAP_NET_ADMIN"}),
+        )
+        self._drops_seen = 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def statistics(self) -> CollectorStatistics:
+        self._count_drops()
+        return self._counters.snapshot(protocol="udp", address=str(self.address), sessions=len(self._peers))
+
+    def stop_intake(self) -> None:
+        """Take what has arrived until now, then let ``run`` return."""
+        self._receiving.cancel()
+
+    async def run(self, *, task_status: trio.TaskStatus[CollectorAddress] = trio.TASK_STATUS_IGNORED) -> None:
+        """Receive until stopped or cancelled."""
+        task_status.started(self.address)
+        with self._receiving:
+            while True:
+                await trio.lowlevel.wait_readable(self._socket)
+                _read, error = self._take_what_is_there()
+                if error is not None:
+                    await self._reopen(error)
+        await self._take_the_rest()
+
+    def _take_what_is_there(self) -> tuple[int, OSError | None]:
+        """Read up to the budget and hand it over; gives how many datagrams were read, and the socket's error."""
+        began = trio.current_time()
+        self._peers.advance(began)
+        messages: list[bytes | memoryview] = []
+        sessions: list[TransportSession] = []
+        read, error = 0, None
+        while read < self._budget:
+            try:
+                length, address = self._socket.recvfrom_into(self._buffer)
+            except BlockingIOError:
+                break  # that was all of it
+            except OSError as exc:
+                error = exc
+                break
+            read += 1
+            session = self._peers.session_of(address)
+            if session is None:
+                self._refuse(address)
+                continue
+            messages.append(bytes(self._view[:length]))
+            sessions.append(session)
+        if messages:
+            self._hand_over(messages, sessions, began)
+        if read == self._budget:
+            self._adapt(trio.current_time() - began)
+        return read, error
+
+    def _hand_over(self, messages: list[bytes | memoryview], sessions: list[TransportSession], now: float) -> None:
+        self._counters.messages += len(messages)
+        self._counters.octets += sum(map(len, messages))
+        self._intake.ingest(messages, sessions, now)
+
+    def _adapt(self, spent: float) -> None:
+        if spent > self._limits.slice_seconds:
+            self._budget = max(_LEAST_BUDGET, self._budget // 2)
+        elif spent < self._limits.slice_seconds / 2:
+            self._budget = min(self._limits.datagrams_per_wakeup, self._budget * 2)
+
+    def _refuse(self, address: Any) -> None:
+        self._counters.refuse(Reason.SESSION_LIMIT.value)
+        self._intake.log.warning(
+            "session_refused",
+            reason=Reason.SESSION_LIMIT.value,
+            address=str(self.address),
+            original_exporter=address[0],
+            limit=self._limits.sessions,
+        )
+
+    def _count_drops(self) -> None:
+        dropped = datagrams_dropped(self._socket) if self._socket.fileno() >= 0 else None
+        if dropped is not None:
+            self._counters.kernel_drops += (dropped - self._drops_seen) % 2**32
+            self._drops_seen = dropped
+
+    async def _reopen(self, error: OSError) -> None:
+        """An error of the socket must not leave us deaf: say it, count it, take a new socket."""
+        wait = _REOPEN_AFTER
+        self._fail(error)
+        self._count_drops()
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+        while True:
+            await trio.sleep(wait)
+            try:
+                self._socket = open_bound(socket.SOCK_DGRAM, self.address, numeric_host=self.address.host)
+            except BindError as exc:
+                self._fail(exc)
+                wait = min(2 * wait, _REOPEN_AT_MOST)
+                continue
+            self.configure()
+            self._intake.log.info("socket_reopened", address=str(self.address))
+            return
+
+    def _fail(self, error: Exception) -> None:
+        self._counters.socket_errors += 1
+        self._intake.log.error("socket_failed", address=str(self.address), error=str(error))
+
+    async def _take_the_rest(self) -> None:
+        """Read what the receive buffer held when the intake stopped: never more than fits into it."""
+        left = self._limits.receive_buffer_octets
+        while left > 0 and self._socket.fileno() >= 0:
+            before = self._counters.octets
+            read, error = self._take_what_is_there()
+            if error is not None:
+                self._fail(error)
+                break
+            if not read:
+                break
+            left -= self._counters.octets - before
+            await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()

@@ -1,0 +1,45 @@
+"""What differs between two configurations, by keys: what a reload may change, and what waits for a restart."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from flowjoin._config.fields import fields_of
+from flowjoin._config.model import Config
+
+__all__ = ["Changes", "compare"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Keys as an operator reads them, in the order of the reference.
+
+    Attributes:
+        live: to be applied now.
+        fixed: cannot change while running; the old values stay.
+    """
+
+    live: tuple[str, ...]
+    fixed: tuple[str, ...]
+
+
+def compare(old: Config, new: Config) -> Changes:
+    """The keys whose values differ; moved lines and comments are no difference."""
+    found = list(_differences(old, new, prefix="", is_live=False))
+    return Changes(
+        live=tuple(key for key, is_live in found if is_live), fixed=tuple(key for key, is_live in found if not is_live)
+    )
+
+
+def _differences(old: Any, new: Any, *, prefix: str, is_live: bool) -> Iterator[tuple[str, bool]]:
+    for spec in fields_of(type(old)):
+        before, after = getattr(old, spec.name), getattr(new, spec.name)
+        if before == after:
+            continue
+        key, live = f"{prefix}{spec.key}", is_live or spec.is_live
+        if dataclasses.is_dataclass(before) and type(before) is type(after) and not hasattr(before, "from_text"):
+            yield from _differences(before, after, prefix=f"{key}.", is_live=live)
+        else:
+            yield key, live

@@ -1,0 +1,412 @@
+"""Plans flows as the agents of a cluster see them; the same configuration gives the same flows.
+
+Strategy: kinds and families are dealt out by their shares, then shuffled; a source address never uses
+a port twice, so that flow keys are distinct by construction.
+
+Invariants: both halves of a flow end at the same instant in each round, so that their order does not
+matter to a collector; totals never shrink; a half's end moves on with each round.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from flowjoin._generator.cluster import Cluster, Pod, Policy, make_cluster
+from flowjoin._generator.config import TrafficConfig
+from flowjoin._model.flow_key import FlowKey
+from flowjoin._model.flow_schema import AddressFamily
+from flowjoin._model.information_element import Value
+
+__all__ = ["Flow", "FlowKind", "Half", "Traffic", "Update", "flows_of_kinds", "records_planned"]
+
+_ICMP, _TCP, _UDP, _ICMPV6 = 1, 6, 17, 58
+_INTRA_NODE, _INTER_NODE, _TO_EXTERNAL, _FROM_EXTERNAL = 1, 2, 3, 4
+_ALLOW, _DROP, _REJECT = 1, 2, 3
+_IDLE, _ACTIVE, _END_OF_FLOW = 1, 2, 3  # flowEndReason
+_EPHEMERAL_PORTS: Final = range(32768, 61000)  # Linux
+_SNAT_PORTS: Final = range(1024, 65536)
+_STEP_SECONDS: Final = 5  # the agent's active timeout
+
+
+class FlowKind(enum.Enum):
+    """Who reports a flow, and how."""
+
+    INTRA_NODE = "intra_node"
+    INTER_NODE = "inter_node"
+    TO_EXTERNAL = "to_external"
+    FROM_EXTERNAL = "from_external"  # the client entered at the Pod's own node: one record
+    FROM_EXTERNAL_FORWARDED = "from_external_forwarded"  # it entered elsewhere: two halves, joined by the SNAT address
+    EGRESS_DENIED = "egress_denied"  # the source node drops or rejects
+    INGRESS_REJECTED = "ingress_rejected"  # the destination node answers
+    INGRESS_DROPPED = "ingress_dropped"  # the destination node drops, the source node sees no answer
+
+
+_TWO_SIDED: Final = frozenset({FlowKind.INTER_NODE, FlowKind.FROM_EXTERNAL_FORWARDED, FlowKind.INGRESS_DROPPED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What one record says that the next one says anew; counts are totals."""
+
+    flow_end: int
+    flow_end_reason: int
+    tcp_state: str
+    packets: int
+    octets: int
+    reverse_packets: int
+    reverse_octets: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Half:
+    """One node's view of a flow.
+
+    Attributes:
+        node: whose agent reports it.
+        elements: by name, what stays the same in all its records and is not the default; addresses of
+            the flow's own family are named as IPv4 ones, whatever the family.
+        updates: one for each record, in order.
+    """
+
+    node: int
+    elements: dict[str, Value]
+    updates: tuple[Update, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """A flow that a collector must deliver once, under its key."""
+
+    kind: FlowKind
+    family: AddressFamily
+    key: FlowKey
+    flow_start: int
+    halves: tuple[Half, ...]
+
+    @property
+    def octets(self) -> int:
+        """The largest octetTotalCount of either side."""
+        return max(half.updates[-1].octets for half in self.halves)
+
+    @property
+    def packets(self) -> int:
+        """The largest packetTotalCount of either side."""
+        return max(half.updates[-1].packets for half in self.halves)
+
+
+class _Ports:
+    """Deals out ports so that no source address uses one twice."""
+
+    def __init__(self, ports: range) -> None:
+        self._ports = ports
+        self._used: dict[str, int] = {}
+
+    def take(self, address: str) -> int | None:
+        used = self._used.get(address, 0)
+        if used == len(self._ports):
+            return None
+        self._used[address] = used + 1
+        # A stride without a common divisor visits every port once, and not in the order of time.
+        return self._ports[(used * 10_007 + len(address) * 811) % len(self._ports)]
+
+
+def flows_of_kinds(config: TrafficConfig) -> dict[FlowKind, int]:
+    """How many flows of each kind; together exactly as many as configured."""
+    shares = {
+        FlowKind.INTER_NODE: config.inter_node_share,
+        FlowKind.TO_EXTERNAL: config.external_share / 2,
+        FlowKind.FROM_EXTERNAL_FORWARDED: config.external_share / 4,
+        FlowKind.FROM_EXTERNAL: config.external_share / 4,
+        FlowKind.EGRESS_DENIED: config.denied_share / 3,
+        FlowKind.INGRESS_DROPPED: config.denied_share / 3,
+        FlowKind.INGRESS_REJECTED: config.denied_share / 3,
+        FlowKind.INTRA_NODE: 1.0,  # the rest
+    }
+    counts: dict[FlowKind, int] = {}
+    reached, dealt = 0.0, 0
+    for kind, share in shares.items():
+        # Rounding the running sum leaves nobody out for good and never exceeds the whole.
+        reached = min(1.0, reached + share)
+        counts[kind] = round(reached * config.flows) - dealt
+        dealt += counts[kind]
+    return counts
+
+
+def records_planned(config: TrafficConfig) -> int:
+    """How many Data Records the traffic has."""
+    halves = sum(count * (2 if kind in _TWO_SIDED else 1) for kind, count in flows_of_kinds(config).items())
+    return halves * (1 + config.updates)
+
+
+class Traffic:
+    """Iterable once: the flows, in an order without pattern."""
+
+    def __init__(self, config: TrafficConfig, *, ends_at: int) -> None:
+        """Make the cluster.
+
+        Args:
+            config: what to make.
+            ends_at: seconds since the Unix epoch when the last records of all flows end.
+        """
+        self._config = config
+        self._random = Random(config.seed)  # noqa: S311 - traffic, no secrets
+        self._ends_at = ends_at
+        self._ephemeral = _Ports(_EPHEMERAL_PORTS)
+        self._snat = _Ports(_SNAT_PORTS)
+        self._pinged: set[tuple[str, str]] = set()
+        self.cluster: Final[Cluster] = make_cluster(self._random, config.nodes)
+
+    def __iter__(self) -> Iterator[Flow]:
+        makers = {
+            FlowKind.INTRA_NODE: self._between_pods,
+            FlowKind.INTER_NODE: self._between_pods,
+            FlowKind.TO_EXTERNAL: self._to_external,
+            FlowKind.FROM_EXTERNAL: self._from_external,
+            FlowKind.FROM_EXTERNAL_FORWARDED: self._from_external,
+            FlowKind.EGRESS_DENIED: self._denied,
+            FlowKind.INGRESS_REJECTED: self._denied,
+            FlowKind.INGRESS_DROPPED: self._denied,
+        }
+        for kind, family in self._dealt():
+            yield makers[kind](kind, family)
+
+    def _dealt(self) -> list[tuple[FlowKind, AddressFamily]]:
+        dealt: list[tuple[FlowKind, AddressFamily]] = []
+        for kind, count in flows_of_kinds(self._config).items():
+            in_ipv6 = round(count * self._config.ipv6_share)
+            dealt.extend((kind, AddressFamily.IPV6) for _ in range(in_ipv6))
+            dealt.extend((kind, AddressFamily.IPV4) for _ in range(count - in_ipv6))
+        self._random.shuffle(dealt)
+        return dealt
+
+    # Each maker gives the halves their elements; _updates gives them their counts.
+
+    def _between_pods(self, kind: FlowKind, family: AddressFamily) -> Flow:
+        source, destination = self._two_pods(same_node=kind is FlowKind.INTRA_NODE)
+        protocol = self._protocol(source, destination, family)
+        common = self._transport(source.addresses[family], destination, family, protocol)
+        common["flowType"] = _INTRA_NODE if kind is FlowKind.INTRA_NODE else _INTER_NODE
+        source_side = self._pod("source", source) | self._egress_policy(_ALLOW)
+        if protocol in (_TCP, _UDP) and self._random.random() < 0.6:
+            source_side |= self._service(destination, family)  # only the source node translates its address
+        destination_side = self._pod("destination", destination) | self._ingress_policy(_ALLOW)
+        if kind is FlowKind.INTRA_NODE:
+            sides = [(source.node, common | source_side | destination_side)]
+        else:
+            sides = [(source.node, common | source_side), (destination.node, common | destination_side)]
+        return self._flow(kind, family, common, sides)
+
+    def _to_external(self, kind: FlowKind, family: AddressFamily) -> Flow:
+        source = self._any_pod()
+        common = self._endpoints(
+            source.addresses[family],
+            self._random.choice(self.cluster.clients[family]),
+            _TCP,
+            self._random.choice((443, 80)),
+        )
+        common["flowType"] = _TO_EXTERNAL
+        elements = common | self._pod("source", source) | self._egress_policy(_ALLOW)
+        if self._random.random() < 0.5:
+            gateway = self._random.choice(self.cluster.nodes)
+            elements |= {
+                "egressName": f"egress-{source.namespace}",
+                "egressIP": "192.0.2.77" if family is AddressFamily.IPV4 else "2001:db8:77::77",
+                "egressNodeName": gateway.name,
+            }
+        return self._flow(kind, family, common, [(source.node, elements)])
+
+    def _from_external(self, kind: FlowKind, family: AddressFamily) -> Flow:
+        destination = self._any_pod()
+        client = self._random.choice(self.cluster.clients[family])
+        common = self._transport(client, destination, family, _TCP)
+        common["flowType"] = _FROM_EXTERNAL
+        inside = self._pod("destination", destination) | self._ingress_policy(_ALLOW)
+        service = self._service(destination, family)
+        if kind is FlowKind.FROM_EXTERNAL:
+            return self._flow(kind, family, common, [(destination.node, common | inside | service)])
+        entry, port = self._snat_port(destination.node, family)
+        gateway = self.cluster.nodes[entry].gateways[family]
+        outer = common | service | {"proxySnatIPv4": gateway, "proxySnatPort": port}
+        inner = common | inside
+        inner |= {"sourceIPv4Address": gateway, "sourceTransportPort": port, "flowType": _INTER_NODE}
+        # Both halves meet under the address and port that the destination node sees.
+        return self._flow(kind, family, inner, [(entry, outer), (destination.node, inner)])
+
+    def _denied(self, kind: FlowKind, family: AddressFamily) -> Flow:
+        source, destination = self._two_pods(same_node=False)
+        common = self._transport(source.addresses[family], destination, family, _TCP)
+        common["flowType"] = _INTER_NODE
+        source_side = common | self._pod("source", source)
+        destination_side = common | self._pod("destination", destination)
+        match kind:
+            case FlowKind.EGRESS_DENIED:
+                action = self._random.choice((_DROP, _REJECT))
+                sides = [(source.node, source_side | self._egress_policy(action))]
+            case FlowKind.INGRESS_REJECTED:
+                sides = [(destination.node, destination_side | self._ingress_policy(_REJECT))]
+            case _:
+                sides = [
+                    (source.node, source_side),
+                    (destination.node, destination_side | self._ingress_policy(_DROP)),
+                ]
+        return self._flow(kind, family, common, sides)
+
+    def _flow(
+        self, kind: FlowKind, family: AddressFamily, keyed: dict[str, Value], sides: list[tuple[int, dict[str, Value]]]
+    ) -> Flow:
+        protocol = int(keyed["protocolIdentifier"])
+        is_denied = kind in (FlowKind.EGRESS_DENIED, FlowKind.INGRESS_REJECTED, FlowKind.INGRESS_DROPPED)
+        records = 1 + self._config.updates
+        flow_start = self._ends_at - _STEP_SECONDS * records - self._random.randrange(3)
+        updates = self._updates(flow_start, protocol, is_denied=is_denied)
+        halves = []
+        for node, elements in sides:
+            # The deny records of an agent know no TCP state; the source node of a dropped flow saw its SYN.
+            sees_state = not is_denied or (kind is FlowKind.INGRESS_DROPPED and "sourcePodName" in elements)
+            halves.append(Half(node=node, elements=elements, updates=tuple(self._seen(updates, sees_state, is_denied))))
+        key = FlowKey(
+            source=str(keyed["sourceIPv4Address"]),
+            destination=str(keyed["destinationIPv4Address"]),
+            protocol_identifier=protocol,
+            source_port=int(keyed["sourceTransportPort"]),
+            destination_port=int(keyed["destinationTransportPort"]),
+        )
+        return Flow(kind=kind, family=family, key=key, flow_start=flow_start, halves=tuple(halves))
+
+    def _updates(self, flow_start: int, protocol: int, *, is_denied: bool) -> list[Update]:
+        random = self._random
+        records = 1 + self._config.updates
+        size, reverse_size = random.randrange(60, 1400), random.randrange(60, 1400)
+        packets = octets = reverse_packets = reverse_octets = 0
+        last_reason = random.choice((_END_OF_FLOW, _END_OF_FLOW, _IDLE, _ACTIVE))
+        updates = []
+        for number in range(records):
+            if is_denied:  # the SYN again and again
+                packets, octets = packets + 1, octets + 60
+            else:
+                more, reverse_more = random.randrange(1, 2000), random.randrange(1, 2000)
+                packets, octets = packets + more, octets + more * size
+                reverse_packets, reverse_octets = (
+                    reverse_packets + reverse_more,
+                    reverse_octets + reverse_more * reverse_size,
+                )
+            is_last = number == records - 1
+            reason = _END_OF_FLOW if is_denied else last_reason if is_last else _ACTIVE
+            updates.append(
+                Update(
+                    flow_end=flow_start + _STEP_SECONDS * (number + 1),
+                    flow_end_reason=reason,
+                    tcp_state="" if protocol != _TCP else _tcp_state(reason, is_denied=is_denied),
+                    packets=packets,
+                    octets=octets,
+                    reverse_packets=reverse_packets,
+                    reverse_octets=reverse_octets,
+                )
+            )
+        return updates
+
+    def _seen(self, updates: list[Update], sees_state: bool, is_denied: bool) -> Iterator[Update]:
+        """What one node sees of it: the two sides read their counters at slightly different moments."""
+        missed = 0 if is_denied else self._random.randrange(2)
+        for update in updates:
+            size = update.octets // update.packets
+            yield Update(
+                flow_end=update.flow_end,
+                flow_end_reason=update.flow_end_reason,
+                tcp_state=update.tcp_state if sees_state else "",
+                packets=max(1, update.packets - missed),
+                octets=update.octets - size * missed if update.packets > missed else update.octets,
+                reverse_packets=update.reverse_packets,
+                reverse_octets=update.reverse_octets,
+            )
+
+    def _transport(self, source: str, destination: Pod, family: AddressFamily, protocol: int) -> dict[str, Value]:
+        return self._endpoints(source, destination.addresses[family], protocol, destination.service.target_port)
+
+    def _endpoints(self, source: str, destination: str, protocol: int, port: int) -> dict[str, Value]:
+        elements: dict[str, Value] = {
+            "sourceIPv4Address": source,
+            "destinationIPv4Address": destination,
+            "protocolIdentifier": protocol,
+            "sourceTransportPort": 0,
+            "destinationTransportPort": 0,
+        }
+        if protocol in (_TCP, _UDP):
+            source_port = self._ephemeral.take(source)
+            assert source_port is not None, "MAX_FLOWS_PER_NODE leaves ports free"
+            elements["sourceTransportPort"] = source_port
+            elements["destinationTransportPort"] = port
+        return elements
+
+    def _protocol(self, source: Pod, destination: Pod, family: AddressFamily) -> int:
+        if destination.service.port == 53:
+            return _UDP
+        pair = (source.addresses[family], destination.addresses[family])
+        if self._random.random() < 0.05 and pair not in self._pinged:  # without ports a pair can ping once
+            self._pinged.add(pair)
+            return _ICMP if family is AddressFamily.IPV4 else _ICMPV6
+        return _TCP
+
+    def _snat_port(self, elsewhere_than: int, family: AddressFamily) -> tuple[int, int]:
+        first = self._random.randrange(self._config.nodes)
+        for step in range(self._config.nodes):
+            node = (first + step) % self._config.nodes
+            if node != elsewhere_than:
+                port = self._snat.take(self.cluster.nodes[node].gateways[family])
+                if port is not None:
+                    return node, port
+        raise AssertionError("MAX_FLOWS_PER_NODE leaves ports free")
+
+    def _any_pod(self) -> Pod:
+        return self._random.choice(self._random.choice(self.cluster.nodes).pods)
+
+    def _two_pods(self, *, same_node: bool) -> tuple[Pod, Pod]:
+        if same_node:
+            first, second = self._random.sample(self._random.choice(self.cluster.nodes).pods, 2)
+            return first, second
+        here, there = self._random.sample(self.cluster.nodes, 2)
+        return self._random.choice(here.pods), self._random.choice(there.pods)
+
+    def _pod(self, side: str, pod: Pod) -> dict[str, Value]:
+        return {
+            f"{side}PodName": pod.name,
+            f"{side}PodNamespace": pod.namespace,
+            f"{side}NodeName": self.cluster.nodes[pod.node].name,
+        }
+
+    def _service(self, destination: Pod, family: AddressFamily) -> dict[str, Value]:
+        service = destination.service
+        return {
+            "destinationServicePort": service.port,
+            "destinationServicePortName": service.port_name,
+            "destinationClusterIPv4": service.addresses[family],
+            "destinationServiceIPv4": service.addresses[family],
+        }
+
+    def _ingress_policy(self, action: int) -> dict[str, Value]:
+        return self._policy("ingress", self.cluster.ingress_policies, action)
+
+    def _egress_policy(self, action: int) -> dict[str, Value]:
+        return self._policy("egress", self.cluster.egress_policies, action)
+
+    def _policy(self, direction: str, policies: tuple[Policy, ...], action: int) -> dict[str, Value]:
+        if action == _ALLOW and self._random.random() < 0.6:
+            return {}  # no policy selects the Pod
+        policy = self._random.choice(policies)
+        return {
+            f"{direction}NetworkPolicyName": policy.name,
+            f"{direction}NetworkPolicyNamespace": policy.namespace,
+            f"{direction}NetworkPolicyType": policy.type,
+            f"{direction}NetworkPolicyRuleName": policy.rule_name,
+            f"{direction}NetworkPolicyRuleAction": action,
+        }
+
+
+def _tcp_state(reason: int, *, is_denied: bool) -> str:
+    if is_denied:
+        return "SYN_SENT"
+    return "TIME_WAIT" if reason == _END_OF_FLOW else "ESTABLISHED"

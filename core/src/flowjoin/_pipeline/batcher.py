@@ -1,0 +1,81 @@
+"""Makes batches of the size an exporter asked for; pure.
+
+Invariant: every row that went in comes out once, in order within its schema, and no batch is larger than
+``records`` rows (or than ``octets``, but for a single row).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_schema import FlowSchema
+from flowjoin.api._types import Batching
+
+__all__ = ["Batcher"]
+
+
+@dataclass(slots=True)
+class _Open:
+    since: float
+    pieces: list[FlowBatch] = field(default_factory=list)
+    rows: int = 0
+    octets: int = 0
+
+
+class Batcher:
+    """Gathers rows, one open batch per schema."""
+
+    def __init__(self, batching: Batching) -> None:
+        self._batching = batching
+        self._open: dict[FlowSchema, _Open] = {}  # the oldest first row first
+
+    @property
+    def rows(self) -> int:
+        """Rows that wait for their batch to close."""
+        return sum(opened.rows for opened in self._open.values())
+
+    @property
+    def octets(self) -> int:
+        """Estimated size of those rows."""
+        return sum(opened.octets for opened in self._open.values())
+
+    @property
+    def deadline(self) -> float | None:
+        """When the oldest open batch is to be closed; None with none."""
+        for opened in self._open.values():
+            return opened.since + self._batching.interval
+        return None
+
+    def add(self, batch: FlowBatch, now: float) -> list[FlowBatch]:
+        """Take rows; gives the batches that they closed."""
+        closed: list[FlowBatch] = []
+        start = 0
+        while start < len(batch):
+            opened = self._open.setdefault(batch.schema, _Open(now))
+            stop = min(len(batch), start + self._batching.records - opened.rows)
+            piece = batch if (start, stop) == (0, len(batch)) else batch.slice(start, stop)
+            if opened.octets + piece.octets > self._batching.octets:
+                if opened.rows:
+                    closed.append(self._close(batch.schema))
+                    continue
+                stop = start + max(1, len(piece) * self._batching.octets // piece.octets)
+                piece = piece.slice(0, stop - start)
+            opened.pieces.append(piece)
+            opened.rows += len(piece)
+            opened.octets += piece.octets
+            start = stop
+            if opened.rows >= self._batching.records or opened.octets >= self._batching.octets:
+                closed.append(self._close(batch.schema))
+        return closed
+
+    def take(self, now: float, *, flush: bool = False) -> FlowBatch | None:
+        """Close the oldest open batch if its interval is over, or at once with ``flush``."""
+        deadline = self.deadline
+        if deadline is None or not (flush or now >= deadline):
+            return None
+        return self._close(next(iter(self._open)))
+
+    def _close(self, schema: FlowSchema) -> FlowBatch:
+        pieces = self._open.pop(schema).pieces
+        return pieces[0] if len(pieces) == 1 else FlowBatch.concatenate(pieces)

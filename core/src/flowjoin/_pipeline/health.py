@@ -1,0 +1,107 @@
+"""Who works and who does not: one row per component, for people, probes and metrics."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flowjoin._pipeline.backoff import Backoff
+
+__all__ = ["Component", "ComponentHealth", "HealthTable", "State"]
+
+
+class State(enum.Enum):
+    """What a component is doing."""
+
+    STARTING = "starting"
+    OK = "ok"
+    DEGRADED = "degraded"  # failed, and is tried again
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentHealth:
+    """A snapshot.
+
+    Attributes:
+        component: ``exporters/audit``: the list it is configured in, and its name.
+        problem: what went wrong last, while it is degraded.
+        failures: how often it failed since the start.
+    """
+
+    component: str
+    state: State
+    problem: str = ""
+    failures: int = 0
+
+
+class Component:
+    """One plugin instance as the supervisor sees it: its state, and how long to wait after a failure."""
+
+    def __init__(self, kind: str, name: str, backoff: Backoff) -> None:
+        self.kind = kind
+        self.name = name
+        self.backoff = backoff
+        self._state = State.STARTING
+        self._problem = ""
+        self._failures = 0
+
+    @property
+    def is_ok(self) -> bool:
+        return self._state is State.OK
+
+    @property
+    def is_degraded(self) -> bool:
+        return self._state is State.DEGRADED
+
+    def opened(self) -> None:
+        """It was opened; what it is worth will show."""
+        self._state = State.OK
+        self._problem = ""
+
+    def recovered(self) -> None:
+        """It works; the next failure waits for a short time again."""
+        self.opened()
+        self.backoff.reset()
+
+    def failed(self, cause: BaseException) -> None:
+        """It does not work."""
+        self._state = State.DEGRADED
+        self._problem = f"{type(cause).__name__}: {cause}"
+        self._failures += 1
+
+    def ended(self) -> None:
+        """It is over and will not be tried again."""
+        self._state = State.ENDED
+
+    def health(self) -> ComponentHealth:
+        """A snapshot."""
+        return ComponentHealth(
+            component=f"{self.kind}/{self.name}",
+            state=self._state,
+            problem=self._problem,
+            failures=self._failures,
+        )
+
+
+class HealthTable:
+    """Every component of a pipeline."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random
+        self._components: list[Component] = []
+
+    def add(self, kind: str, name: str) -> Component:
+        """A new row."""
+        component = Component(kind, name, Backoff(self._random))
+        self._components.append(component)
+        return component
+
+    def snapshot(self) -> tuple[ComponentHealth, ...]:
+        """Every row, in the order of their making."""
+        return tuple(component.health() for component in self._components)
+
+    @property
+    def is_degraded(self) -> bool:
+        return any(component.is_degraded for component in self._components)

@@ -1,0 +1,245 @@
+"""A delivery lane: what lies between the pipeline and one exporter.
+
+One lane's trouble is its own: giving it a batch never waits (but in ``replay``), whatever its exporter does. Rows
+leave in one of three ways, each counted: delivered, dead-lettered, dropped at the bound. What a failure means is its
+type's business:
+
+* ``RetryableExportError``: the same batch again, for ever, after back-off.
+* ``PermanentExportError``: those rows are dead letters, the others delivered.
+* anything else is a bug of the plugin: back-off; after five in a row for one batch it is cut into halves, down to the
+  row, and a row that fails alone is a dead letter.
+
+This lane keeps its rows in memory: it promises nothing across a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from math import inf, isfinite
+
+import trio
+
+from flowjoin._model.errors import PermanentExportError, PluginContractError, RetryableExportError
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._pipeline.health import Component
+from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds, LaneQueue, Part
+from flowjoin._pipeline.supervisor import PluginFailure, keep_open, single_cause
+from flowjoin.api._types import Batching, Exporter, Logger
+
+__all__ = ["Lane", "LaneIdentity"]
+
+_UNKNOWN_FAILURES_BEFORE_CUT = 5
+_LONGEST_RETRY_AFTER = 3600.0  # a destination that asks for a year is asked again sooner
+_ROWS_NAMED = 10  # of a batch's dead letters, in the log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneIdentity:
+    """Makes ids that never name other rows: the epoch differs at every start of an instance."""
+
+    instance_id: str
+    lane: str
+    epoch: int
+
+    def batch_id(self, sequence: int) -> str:
+        """The id of the lane's n-th batch."""
+        return f"{self.instance_id}/{self.lane}/{self.epoch}/{sequence}"
+
+
+class Lane:
+    """Batches, holds and delivers rows to one exporter."""
+
+    def __init__(
+        self,
+        open_exporter: Callable[[], AbstractAsyncContextManager[Exporter]],
+        batching: Batching,
+        *,
+        identity: LaneIdentity,
+        component: Component,
+        log: Logger,
+        bounds: LaneBounds | None = None,
+        clock: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self._open_exporter = open_exporter
+        self._identity = identity
+        self._component = component
+        self._log = log
+        self._clock = clock
+        self._queue = LaneQueue(batching, bounds or LaneBounds(), identity.batch_id)
+        self._is_closing = False
+        self._failing_batch = ""  # its id; empty when the last export went well
+        self._unknown_failures = 0  # of it, in a row
+        self._changed = trio.Event()  # there may be something to deliver
+        self._hurry = trio.Event()  # a pause has lost its reason
+        self._room = trio.lowlevel.ParkingLot()
+
+    @property
+    def name(self) -> str:
+        return self._identity.lane
+
+    def books(self) -> LaneBooks:
+        """Where the rows are."""
+        return self._queue.books()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another batch would cost the oldest one."""
+        return self._queue.is_full
+
+    @property
+    def is_degraded(self) -> bool:
+        return self._component.is_degraded
+
+    def offer(self, batch: FlowBatch, *, may_drop: bool = True) -> None:
+        """Take a batch, at once: where there is no room the oldest batch is dropped and counted.
+
+        Args:
+            batch: rows of any schema.
+            may_drop: False takes it beyond the bound; for those who called ``wait_room`` before.
+        """
+        assert not self._is_closing, "a closed lane takes nothing"
+        if not len(batch):
+            return
+        dropped = self._queue.put(batch, self._clock(), may_drop=may_drop)
+        self._changed.set()
+        if dropped:
+            self._log.warning("rows_dropped", rows=dropped)
+
+    async def wait_room(self) -> None:
+        """Wait until a batch can be taken without dropping one."""
+        await trio.lowlevel.checkpoint()
+        while self._queue.is_full:
+            await self._room.park()
+
+    def close(self) -> None:
+        """Nothing more comes: ``run`` delivers what is held, without waiting for intervals, and returns."""
+        self._is_closing = True
+        self._component.backoff.reset()
+        self._changed.set()
+        self._hurry.set()
+
+    async def run(self) -> None:
+        """Deliver until closed and empty.
+
+        Cancellation: what is held stays held; a batch whose ``export`` was cancelled may have arrived.
+        """
+        await keep_open(
+            self._component,
+            self._open_exporter,
+            self._deliver,
+            log=self._log,
+            on_failure=self._interrupted,
+            pause=self._pause,
+            is_finished=lambda: self._is_closing and not self._queue.held,
+        )
+
+    async def _deliver(self, exporter: Exporter) -> None:
+        if not callable(getattr(exporter, "export", None)):
+            problem = f"its open yielded a {type(exporter).__name__}, which has no export"
+            raise PluginFailure from PluginContractError(problem, plugin=self.name)
+        self._log.info("exporter_opened")
+        if not self._failing_batch:
+            self._component.opened()
+        while True:
+            await trio.lowlevel.checkpoint()
+            part = self._queue.begin(self._clock(), flush=self._is_closing)
+            if part is not None:
+                await self._attempt(exporter, part)
+            elif self._is_closing:
+                return
+            else:
+                await self._wait_for_rows()
+
+    async def _attempt(self, exporter: Exporter, part: Part) -> None:
+        try:
+            await exporter.export(part.rows())
+        except Exception as exc:  # noqa: BLE001 - whatever a plugin raises is handled by its type
+            pause = self._failed(part, single_cause(exc))
+            if pause is not None:
+                await self._pause(pause)
+        else:
+            self._queue.settle()
+            self._succeeded()
+
+    def _succeeded(self) -> None:
+        self._failing_batch = ""
+        self._unknown_failures = 0
+        self._component.recovered()
+        self._room.unpark_all()
+
+    def _failed(self, part: Part, exc: Exception) -> float | None:
+        """Note a failed ``export``; gives the seconds to wait, None to go on at once."""
+        match exc:
+            case RetryableExportError():
+                self._component.failed(exc)
+                self._failed_retryable(part)
+                pause = self._retry_pause(exc.retry_after)
+                self._log.warning("export_retried", batch=part.id, seconds=round(pause, 3), problem=str(exc))
+                return pause
+            case PermanentExportError() if self._are_rows_of(part, exc.rows):
+                refused = set(range(len(part)) if exc.rows is None else exc.rows)
+                self._queue.settle(refused)
+                self._succeeded()
+                if refused:
+                    self._log_dead_letters(part, refused, exc)
+                return None
+            case _:
+                self._component.failed(exc)
+                self._failed_unknown(part, exc)
+                return self._component.backoff.next()
+
+    def _failed_retryable(self, part: Part) -> None:
+        self._queue.keep()
+        self._failing_batch = part.batch.id
+        self._unknown_failures = 0
+
+    def _failed_unknown(self, part: Part, exc: Exception) -> None:
+        self._queue.keep()
+        self._unknown_failures = 1 + (self._unknown_failures if self._failing_batch == part.batch.id else 0)
+        self._failing_batch = part.batch.id
+        if part.is_whole and self._unknown_failures < _UNKNOWN_FAILURES_BEFORE_CUT:
+            self._log.error("export_failed", batch=part.id, exc_info=exc)
+        elif len(part) > 1:
+            self._queue.cut()
+            self._log.error("export_failed", batch=part.id, is_cut=True, exc_info=exc)
+        else:
+            self._queue.bury()
+            self._log_dead_letters(part, {0}, exc)
+            self._room.unpark_all()
+
+    def _interrupted(self, exc: Exception) -> None:
+        """The exporter's context failed; if an ``export`` was under way, that is how it ended."""
+        if not self._queue.is_exporting:
+            return
+        part = self._queue.current
+        if isinstance(exc, RetryableExportError):
+            self._failed_retryable(part)
+        else:
+            self._failed_unknown(part, exc)
+
+    def _retry_pause(self, retry_after: float | None) -> float:
+        pause = self._component.backoff.next()
+        if retry_after is None or not isfinite(retry_after) or retry_after < 0:
+            return pause
+        return min(retry_after, _LONGEST_RETRY_AFTER)
+
+    def _are_rows_of(self, part: Part, rows: Sequence[object] | None) -> bool:
+        return rows is None or all(isinstance(row, int) and 0 <= row < len(part) for row in rows)
+
+    def _log_dead_letters(self, part: Part, refused: set[int], exc: Exception) -> None:
+        facts: dict[str, object] = {"problem": str(exc)} if isinstance(exc, PermanentExportError) else {"exc_info": exc}
+        some = sorted(refused)[:_ROWS_NAMED]
+        self._log.error("rows_dead_lettered", batch=part.id, rows=len(refused), first_rows=some, **facts)
+
+    async def _wait_for_rows(self) -> None:
+        self._changed = trio.Event()
+        deadline = self._queue.deadline
+        with trio.move_on_at(inf if deadline is None else deadline):
+            await self._changed.wait()
+
+    async def _pause(self, seconds: float) -> None:
+        self._hurry = trio.Event()
+        with trio.move_on_after(seconds):
+            await self._hurry.wait()

@@ -1,0 +1,215 @@
+"""One trio program from the first socket to the last row.
+
+What is opened first closes last: addresses are bound (so that a taken one ends the run at once), then lanes, look-ups
+and enrichers open, then messages come in. The end goes the other way: intake stops, every ready flow leaves the
+table, the lanes deliver within ``shutdownGracePeriod``. A second signal cancels whatever is still going on.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from math import inf
+
+import trio
+
+from flowjoin._collector.config import CollectorAddress, CollectorConfig, CollectorLimits
+from flowjoin._collector.process import CollectorGroup, open_collector
+from flowjoin._config.model import Config
+from flowjoin._pipeline.assembly import Pipeline
+from flowjoin._pipeline.books import Books
+from flowjoin._pipeline.enrichment import EnricherSlot
+from flowjoin._pipeline.lookups import LookupSlot
+
+__all__ = ["Outcome", "Stop", "open_stages", "run_pipeline", "watch_signals"]
+
+_WAIT_FOR_TABLES_SECONDS = 30.0  # look-ups and enrichers: after that rows pass them and are counted
+_LAST_MESSAGES_SECONDS = 2.0  # what has arrived when intake stops
+_BOOKS_INTERVAL_SECONDS = 60.0
+_PATIENCE_SHARE = 0.5  # of the grace period: working lanes are waited for while the table leaves
+
+Companion = Callable[[Sequence[CollectorAddress]], Awaitable[None]]
+
+
+class Stop:
+    """The wish to end: the first makes the pipeline drain, the second cancels it."""
+
+    def __init__(self) -> None:
+        self._wished = trio.Event()
+        self._at_once = trio.CancelScope()
+
+    @property
+    def is_wished(self) -> bool:
+        return self._wished.is_set()
+
+    def wish(self) -> None:
+        """Once: drain; twice: stop at once."""
+        if self._wished.is_set():
+            self._at_once.cancel()
+        self._wished.set()
+
+    async def wait(self) -> None:
+        """Wait for the first wish."""
+        await self._wished.wait()
+
+    @property
+    def scope(self) -> trio.CancelScope:
+        """Cancelled by the second wish; whoever runs the pipeline enters it."""
+        return self._at_once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        books: at the end.
+        is_complete: every ready flow left the table, and every row its lane.
+    """
+
+    books: Books
+    is_complete: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 1 when rows were not delivered and nothing keeps them."""
+        return 0 if self.is_complete else 1
+
+
+async def watch_signals(stop: Stop, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """Turn SIGTERM and SIGINT into wishes, until cancelled."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        task_status.started()
+        async for _ in signals:
+            stop.wish()
+
+
+async def run_pipeline(
+    pipeline: Pipeline, config: Config, stop: Stop, *, companions: Sequence[Companion] = ()
+) -> Outcome:
+    """Run until told to stop.
+
+    Args:
+        pipeline: assembled from the configuration.
+        config: says what to listen on.
+        stop: tells when.
+        companions: run beside the pipeline from the moment it is ready, with the bound addresses; cancelled
+            when intake stops.
+
+    Raises:
+        BindError: an address cannot be had.
+    """
+    has_left_the_table = False
+    with stop.scope:
+        async with AsyncExitStack() as stack:
+            groups = [
+                await stack.enter_async_context(
+                    open_collector(
+                        each,
+                        ingest=pipeline.ingest,
+                        close_session=pipeline.kernel.close_session,
+                        log=pipeline.logs.logger(component="collectors", name=f"{each.protocol} {each.address}"),
+                    )
+                )
+                for each in _collector_configs(config)
+            ]
+            pipeline.collector_statistics = lambda: [item for group in groups for item in group.statistics()]
+            async with open_stages(pipeline, config.shutdown_grace_period, stop):
+                await _take_in(pipeline, groups, companions, stop)
+                pipeline.outlets.be_patient_until(trio.current_time() + config.shutdown_grace_period * _PATIENCE_SHARE)
+                await pipeline.aggregation.finish()
+                has_left_the_table = True
+    books = pipeline.books()
+    return Outcome(books=books, is_complete=has_left_the_table and not books.undelivered)
+
+
+@asynccontextmanager
+async def open_stages(pipeline: Pipeline, grace_seconds: float, stop: Stop) -> AsyncIterator[None]:
+    """Lanes, look-ups and enrichers, open and running; on leaving, lanes get the grace time to deliver."""
+    with trio.CancelScope() as draining:
+        async with trio.open_nursery() as lanes:
+            for lane in pipeline.lanes:
+                lanes.start_soon(lane.run, name=f"lane {lane.name}")
+            async with trio.open_nursery() as tables:
+                for lookup in pipeline.lookups:
+                    tables.start_soon(lookup.run, name=f"lookup {lookup.name}")
+                await _wait_tried(pipeline.lookups, stop)
+                for enricher in pipeline.enrichers:
+                    tables.start_soon(enricher.run, name=f"enricher {enricher.name}")
+                await _wait_tried(pipeline.enrichers, stop)
+                yield
+                for enricher in pipeline.enrichers:
+                    enricher.close()
+                tables.cancel_scope.cancel()
+            pipeline.log.info("draining", rows=pipeline.books().undelivered, seconds=grace_seconds)
+            for lane in pipeline.lanes:
+                lane.close()
+            draining.deadline = trio.current_time() + grace_seconds
+    if draining.cancelled_caught:
+        pipeline.log.error("grace_period_over", rows_undelivered=pipeline.books().undelivered)
+
+
+async def _take_in(
+    pipeline: Pipeline, groups: Sequence[CollectorGroup], companions: Sequence[Companion], stop: Stop
+) -> None:
+    """Collect, take from sources and tick, until told to stop and what had arrived is taken."""
+    async with trio.open_nursery() as working:
+        working.start_soon(pipeline.aggregation.run, name="aggregation")
+        working.start_soon(_tell_books, pipeline, name="books")
+        with trio.CancelScope() as collecting:
+            async with trio.open_nursery() as collectors:
+                addresses: list[CollectorAddress] = []
+                for group in groups:
+                    addresses.extend(await collectors.start(group.run))
+                async with trio.open_nursery() as beside:
+                    for source in pipeline.sources:
+                        beside.start_soon(source.run, name=f"source {source.name}")
+                    for companion in companions:
+                        beside.start_soon(companion, addresses)
+                    pipeline.log.info("ready", addresses=[str(address) for address in addresses])
+                    await stop.wait()
+                    pipeline.log.info("stopping")
+                    beside.cancel_scope.cancel()
+                for group in groups:
+                    group.stop_intake()
+                collecting.deadline = trio.current_time() + _LAST_MESSAGES_SECONDS
+        working.cancel_scope.cancel()
+
+
+async def _tell_books(pipeline: Pipeline) -> None:
+    while True:
+        await trio.sleep(_BOOKS_INTERVAL_SECONDS)
+        pipeline.logs.report_suppressed()
+        books = pipeline.books()
+        pipeline.log.info("books", **books.facts())
+        for problem in books.imbalances():
+            pipeline.log.error("books_do_not_balance", problem=problem)
+
+
+async def _wait_tried(slots: Sequence[LookupSlot] | Sequence[EnricherSlot], stop: Stop) -> None:
+    """Wait until each is open or has failed once, for a while, and no longer than there is a wish to run."""
+    async with trio.open_nursery() as nursery:
+
+        async def leave_on_stop() -> None:
+            await stop.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.cancel_scope.deadline = trio.current_time() + _WAIT_FOR_TABLES_SECONDS if slots else inf
+        nursery.start_soon(leave_on_stop)
+        for slot in slots:
+            await slot.wait_tried()
+        nursery.cancel_scope.cancel()
+
+
+def _collector_configs(config: Config) -> Iterable[CollectorConfig]:
+    limits = CollectorLimits(
+        sessions=config.limits.sessions,
+        idle_timeout=config.limits.session_idle,
+        receive_buffer_octets=config.limits.receive_buffer,
+    )
+    for collector in config.collectors:
+        assert collector.protocol != "tls", "refused when the configuration was read"
+        address = CollectorAddress(collector.address.host, collector.address.port)
+        yield CollectorConfig(protocol=collector.protocol, address=address, limits=limits)

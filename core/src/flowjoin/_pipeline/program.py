@@ -1,0 +1,70 @@
+"""A configuration run as a program: state, logs, metrics and pipeline, from start to exit code."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+import trio
+
+from flowjoin import __version__
+from flowjoin._config.plugin_settings import BoundConfig
+from flowjoin._pipeline.assembly import assemble
+from flowjoin._pipeline.kernel_factory import make_kernel
+from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
+from flowjoin._pipeline.state_directory import State, find_directory, open_state
+from flowjoin._telemetry.logs import Logs
+from flowjoin._telemetry.metrics import Metrics
+
+__all__ = ["run_program"]
+
+
+def run_program(
+    bound: BoundConfig,
+    *,
+    environment: Mapping[str, str],
+    logs: Logs,
+    companions: Sequence[Companion] = (),
+    errors: TextIO | None = None,
+) -> int:
+    """Run until a signal says stop, print the books, give the exit code.
+
+    Raises:
+        ConfigError: the state directory or the kernel's form cannot be used.
+        PluginError: a plugin breaks its contract.
+        BindError: an address cannot be had.
+    """
+    directory = find_directory(bound.config.state_directory, environment)
+    with open_state(directory) as state:
+        log = logs.logger(component="core")
+        log.info("starting", version=__version__, instance=state.instance_id, epoch=state.epoch)
+        if directory is None:
+            log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
+        outcome = trio.run(_main, bound, state, logs, environment.get("FLOWJOIN_KERNEL", "auto"), companions)
+        for problem in outcome.books.imbalances():
+            log.error("books_do_not_balance", problem=problem)
+        logs.report_suppressed(everything=True)
+        log.info("stopped", exit_code=outcome.exit_code, rows_undelivered=outcome.books.undelivered)
+        print(outcome.books.table(), file=sys.stderr if errors is None else errors)
+        return outcome.exit_code
+
+
+async def _main(bound: BoundConfig, state: State, logs: Logs, form: str, companions: Sequence[Companion]) -> Outcome:
+    kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
+    pipeline = assemble(
+        bound,
+        kernel,
+        state=state,
+        logs=logs,
+        metrics=Metrics(),
+        random=random.random,
+        clock=trio.current_time,
+    )
+    stop = Stop()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watch_signals, stop)
+        outcome = await run_pipeline(pipeline, bound.config, stop, companions=companions)
+        nursery.cancel_scope.cancel()
+    return outcome

@@ -1,0 +1,168 @@
+"""Where a flowjoin keeps what must outlive it, and who it is.
+
+``lock`` keeps a second process out; ``instance-id`` and ``cluster-uuid`` are made once; ``epoch`` is raised, and on
+the disk, before a batch gets an id, so that an id never names other rows. Each instance of a plugin has a directory
+of its own below ``<list>/<name>``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from flowjoin._model.errors import ConfigError
+
+__all__ = ["State", "find_directory", "open_state"]
+
+_USUAL_PLACE = Path("/var/lib/flowjoin")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What is known about this run.
+
+    Attributes:
+        directory: None when there is none: every start is another instance then.
+        instance_id: names this installation.
+        cluster_uuid: made here, for clusters that do not say theirs.
+        epoch: differs at every start of an instance.
+    """
+
+    directory: Path | None
+    instance_id: str
+    cluster_uuid: str
+    epoch: int
+
+    def directory_of(self, kind: str, name: str) -> Path | None:
+        """A plugin instance's own directory, made on first use.
+
+        Raises:
+            ConfigError: it cannot be made.
+        """
+        if self.directory is None:
+            return None
+        own = self.directory / kind / name
+        try:
+            own.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as exc:
+            raise _unusable(self.directory, exc) from exc
+        return own
+
+
+def find_directory(configured: Path | None, environment: Mapping[str, str]) -> Path | None:
+    """The configured directory, else ``$STATE_DIRECTORY``, else the first usual place that can be written; or none.
+
+    A directory that somebody named is given back even if it cannot be used: ``open_state`` says so.
+    """
+    if configured is not None:
+        return configured
+    if named := environment.get("STATE_DIRECTORY", "").split(":")[0]:  # systemd separates several by colons
+        return Path(named)
+    usual = [_USUAL_PLACE]
+    if home := environment.get("XDG_STATE_HOME"):
+        usual.append(Path(home) / "flowjoin")
+    for place in usual:
+        with contextlib.suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if os.access(place, os.R_OK | os.W_OK | os.X_OK):
+                return place
+    return None
+
+
+@contextlib.contextmanager
+def open_state(directory: Path | None) -> Iterator[State]:
+    """Lock the directory, and raise its epoch, on the disk.
+
+    Raises:
+        ConfigError: it cannot be used, or another process uses it.
+    """
+    if directory is None:
+        yield State(directory=None, instance_id=uuid.uuid4().hex, cluster_uuid=str(uuid.uuid4()), epoch=1)
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            stack.enter_context(_locked(directory))
+            state = State(
+                directory=directory,
+                instance_id=_made_once(directory / "instance-id", uuid.uuid4().hex),
+                cluster_uuid=_made_once(directory / "cluster-uuid", str(uuid.uuid4())),
+                epoch=_raised_epoch(directory / "epoch"),
+            )
+        except OSError as exc:
+            raise _unusable(directory, exc) from exc
+        yield state
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    with (directory / "lock").open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read(20).strip()
+            who = f"process {owner}" if owner.isdigit() else "another process"
+            problem = f"{directory} is in use by {who}: stop it, or give each its own stateDirectory"
+            raise ConfigError(problem, path="stateDirectory") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def _made_once(path: Path, fresh: str) -> str:
+    if not path.exists():
+        _write_durably(path, fresh)
+    try:
+        text = path.read_text(encoding="ascii").strip()
+        uuid.UUID(text)
+    except ValueError:
+        raise _damaged(path, "a UUID") from None
+    return text
+
+
+def _raised_epoch(path: Path) -> int:
+    epoch = 1
+    if path.exists():
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+        if not (text.isascii() and text.isdigit()):
+            raise _damaged(path, "a number")
+        epoch = int(text) + 1
+    _write_durably(path, str(epoch))
+    return epoch
+
+
+def _write_durably(path: Path, text: str) -> None:
+    """Whole or not at all, and on the disk before we go on."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _damaged(path: Path, what: str) -> ConfigError:
+    problem = f"{path} does not hold {what}: restore it, or begin with an empty directory"
+    return ConfigError(problem, path="stateDirectory")
+
+
+def _unusable(directory: Path, exc: OSError) -> ConfigError:
+    cause = exc.strerror or str(exc)
+    return ConfigError(f"{directory} cannot be used: {cause}", path="stateDirectory")

@@ -1,0 +1,333 @@
+"""The look-up ``file``: Pods, Nodes, Services and policies from a YAML or JSON file, for clusters seen from outside.
+
+```yaml
+pods:
+  - {namespace: shop, name: web-1, addresses: [10.10.0.5], node: node-1, labels: {app: web},
+     from: 2026-01-02T03:04:05Z, until: 2026-01-03T00:00:00Z}
+nodes:
+  - {name: node-1, addresses: [192.0.2.1]}
+services:
+  - {namespace: shop, name: web, clusterAddresses: [10.96.0.9], ports: [{name: http, port: 80, protocol: tcp}]}
+policies:
+  - {rule: 7, policyName: allow-web, policyType: kubernetes, ruleAction: allow}
+```
+
+An address that several Pods had in turn is told apart by time: ``from`` belongs to a Pod's time, ``until`` no more.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import inf
+from pathlib import Path
+from typing import Annotated, ClassVar, Final, Generic, Literal, Self, TypeVar
+
+import trio
+
+from flowjoin._config.binder import bind
+from flowjoin._config.nodes import read_document
+from flowjoin._model.errors import ConfigError
+from flowjoin.api._hookspecs import hookimpl
+from flowjoin.api._lookups import (
+    Node,
+    NodeLookup,
+    Pod,
+    PodLookup,
+    PolicyLookup,
+    PolicyRule,
+    Service,
+    ServiceLookup,
+    ServicePort,
+)
+from flowjoin.api._settings import Bounds, Key
+from flowjoin.api._types import LookupType, PluginContext
+
+__all__ = ["FileLookup", "FileLookupConfig", "flowjoin_lookup_types", "read_tables"]
+
+ValueT = TypeVar("ValueT")
+
+_PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132}
+_POLICY_TYPES: Final = {"kubernetes": 1, "antrea": 2, "antreaCluster": 3}
+_RULE_ACTIONS: Final = {"none": 0, "allow": 1, "drop": 2, "reject": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """Seconds since 1970-01-01T00:00:00Z, written as RFC 3339 writes them."""
+
+    EXAMPLE: ClassVar = "2026-01-02T03:04:05Z"
+    seconds: float
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read it.
+
+        Raises:
+            ValueError: with the sentence for the operator.
+        """
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None:
+            raise ValueError(f'"{text[:60]}" is no time with its zone; write it as {cls.EXAMPLE}')
+        return cls(moment.timestamp())
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An IP address in canonical text."""
+
+    EXAMPLE: ClassVar = '"10.10.0.5" or "2001:db8::5"'
+    text: str
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read it.
+
+        Raises:
+            ValueError: with the sentence for the operator.
+        """
+        try:
+            return cls(_canonical(text))
+        except ValueError:
+            raise ValueError(f'"{text[:60]}" is no address; write {cls.EXAMPLE}') from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodEntry:
+    """A Pod while it had its addresses."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    node: str = ""
+    addresses: tuple[Address, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    host_network: Annotated[bool, "its addresses are its Node's, and tell nothing"] = False
+    since: Annotated[Instant | None, Key("from"), "default: always"] = None
+    until: Annotated[Instant | None, "default: for ever"] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEntry:
+    """A Node."""
+
+    name: str
+    uid: str = ""
+    addresses: tuple[Address, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    since: Annotated[Instant | None, Key("from"), "default: always"] = None
+    until: Annotated[Instant | None, "default: for ever"] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortEntry:
+    """A port of a Service."""
+
+    port: Annotated[int, Bounds(1, 65535)]
+    protocol: Literal["tcp", "udp", "sctp"] = "tcp"
+    name: str = ""
+    node_port: Annotated[int, Bounds(0, 65535)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceEntry:
+    """A Service."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    cluster_addresses: tuple[Address, ...] = ()
+    ports: tuple[PortEntry, ...] = ()
+    since: Annotated[Instant | None, Key("from"), "default: always"] = None
+    until: Annotated[Instant | None, "default: for ever"] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyEntry:
+    """A rule of a network policy."""
+
+    rule: Annotated[int, Bounds(1)]
+    generation: Annotated[int, Bounds(1), "which giving-out of the number"] = 1
+    policy_name: str
+    policy_namespace: str = ""
+    policy_uid: str = ""
+    policy_type: Literal["kubernetes", "antrea", "antreaCluster"] = "kubernetes"
+    rule_name: str = ""
+    rule_action: Literal["none", "allow", "drop", "reject"] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The file as a whole."""
+
+    pods: tuple[PodEntry, ...] = ()
+    nodes: tuple[NodeEntry, ...] = ()
+    services: tuple[ServiceEntry, ...] = ()
+    policies: tuple[PolicyEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLookupConfig:
+    """The keys under ``lookups: [{type: file, …}]``."""
+
+    path: Annotated[Path, "the file of pods, nodes, services and policies, YAML or JSON"]
+
+
+class _Timed(Generic[ValueT]):
+    """Values by key and time."""
+
+    def __init__(self) -> None:
+        self._entries: dict[object, list[tuple[float, float, ValueT]]] = {}
+
+    def add(self, key: object, value: ValueT, since: Instant | None, until: Instant | None) -> None:
+        interval = (-inf if since is None else since.seconds, inf if until is None else until.seconds)
+        self._entries.setdefault(key, []).append((*interval, value))
+
+    def get(self, key: object, at: float | None) -> ValueT | None:
+        """What the key meant then; of several what began last. Without a time: what has no end."""
+        moment = inf if at is None else at
+        found: tuple[float, ValueT] | None = None
+        for since, until, value in self._entries.get(key, ()):
+            is_then = since <= moment and (moment < until or until == inf)
+            if is_then and (found is None or since >= found[0]):
+                found = (since, value)
+        return None if found is None else found[1]
+
+
+class FileLookup:
+    """Answers from tables that were read once."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._pods: _Timed[Pod] = _Timed()
+        self._nodes: _Timed[Node] = _Timed()
+        self._services: _Timed[Service] = _Timed()
+        self._ports: _Timed[tuple[Service, ServicePort]] = _Timed()
+        self._rules: dict[int, dict[int, PolicyRule]] = {}
+        for entry in tables.pods:
+            self._add_pod(entry)
+        for node in tables.nodes:
+            self._add_node(node)
+        for service in tables.services:
+            self._add_service(service)
+        for rule in tables.policies:
+            self._rules.setdefault(rule.rule, {})[rule.generation] = PolicyRule(
+                policy_name=rule.policy_name,
+                policy_namespace=rule.policy_namespace,
+                policy_uid=rule.policy_uid,
+                policy_type=_POLICY_TYPES[rule.policy_type],
+                rule_name=rule.rule_name,
+                rule_action=_RULE_ACTIONS[rule.rule_action],
+            )
+
+    def pod(self, address: str, at: float | None = None) -> Pod | None:
+        return self._pods.get(_canonical(address), at)
+
+    def node_by_address(self, address: str, at: float | None = None) -> Node | None:
+        return self._nodes.get(("address", _canonical(address)), at)
+
+    def node_by_name(self, name: str, at: float | None = None) -> Node | None:
+        return self._nodes.get(("name", name), at)
+
+    def service_by_address(
+        self, address: str, port: int, protocol_identifier: int, at: float | None = None
+    ) -> tuple[Service, ServicePort] | None:
+        return self._ports.get((_canonical(address), port, protocol_identifier), at)
+
+    def service_by_name(self, namespace: str, name: str, at: float | None = None) -> Service | None:
+        return self._services.get((namespace, name), at)
+
+    def rule(self, rule_id: int, generation: int = 0) -> PolicyRule | None:
+        generations = self._rules.get(rule_id)
+        if generations is None:
+            return None
+        return generations.get(generation or max(generations))
+
+    def _add_pod(self, entry: PodEntry) -> None:
+        pod = Pod(
+            namespace=entry.namespace,
+            name=entry.name,
+            uid=entry.uid,
+            node_name=entry.node,
+            addresses=_texts(entry.addresses),
+            labels=dict(entry.labels),
+            is_host_network=entry.host_network,
+        )
+        for address in () if entry.host_network else pod.addresses:
+            self._pods.add(address, pod, entry.since, entry.until)
+
+    def _add_node(self, entry: NodeEntry) -> None:
+        node = Node(name=entry.name, uid=entry.uid, addresses=_texts(entry.addresses), labels=dict(entry.labels))
+        keys: Sequence[tuple[str, str]] = [("name", node.name), *(("address", text) for text in node.addresses)]
+        for key in keys:
+            self._nodes.add(key, node, entry.since, entry.until)
+
+    def _add_service(self, entry: ServiceEntry) -> None:
+        ports = tuple(
+            ServicePort(
+                port=port.port,
+                protocol_identifier=_PROTOCOLS[port.protocol],
+                name=port.name,
+                node_port=port.node_port,
+            )
+            for port in entry.ports
+        )
+        service = Service(
+            namespace=entry.namespace,
+            name=entry.name,
+            uid=entry.uid,
+            cluster_addresses=_texts(entry.cluster_addresses),
+            ports=ports,
+        )
+        self._services.add((service.namespace, service.name), service, entry.since, entry.until)
+        for address in service.cluster_addresses:
+            for port in ports:
+                key = (address, port.port, port.protocol_identifier)
+                self._ports.add(key, (service, port), entry.since, entry.until)
+
+
+def read_tables(text: str, source: str) -> Tables:
+    """Read the file's text.
+
+    Raises:
+        ConfigError: naming file, line and key.
+    """
+    return bind(read_document(text, source), Tables, source=source)
+
+
+@asynccontextmanager
+async def _open(config: FileLookupConfig, context: PluginContext) -> AsyncIterator[FileLookup]:
+    try:
+        text = await trio.Path(config.path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"cannot be read: {exc}", source=str(config.path)) from exc
+    tables = read_tables(text, str(config.path))
+    context.log.info("tables_read", pods=len(tables.pods), nodes=len(tables.nodes), services=len(tables.services))
+    yield FileLookup(tables)
+
+
+@hookimpl
+def flowjoin_lookup_types() -> list[LookupType]:
+    """The one type."""
+    provides = (PodLookup, NodeLookup, ServiceLookup, PolicyLookup)
+    return [LookupType("file", FileLookupConfig, provides, _open, api_version=1)]
+
+
+def _canonical(text: str) -> str:
+    """RFC 5952 text; an IPv4 address inside an IPv6 one is the IPv4 address.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    address = ipaddress.ip_address(text)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(address if mapped is None else mapped)
+
+
+def _texts(addresses: Iterable[Address]) -> tuple[str, ...]:
+    return tuple(address.text for address in addresses)

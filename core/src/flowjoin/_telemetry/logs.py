@@ -1,0 +1,164 @@
+"""Structured logs to one stream: JSON lines for programs, ``key=value`` for people.
+
+Every line goes the same way: level, rate limit, time, traceback, redaction, rendering. A ``Logs`` is made once and
+handed down; nothing is configured globally, and plugins configure nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, MutableMapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TextIO, cast
+
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+from flowjoin._telemetry.rate_limit import RateLimit
+
+__all__ = ["LogFormat", "LogLevel", "Logs"]
+
+LogFormat = Literal["console", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_ORDER: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+
+_SECRET_KEYS: Final = re.compile(r"password|passwd|secret|token|authorization|credential", re.IGNORECASE)
+_SECRET_IN_URL: Final = re.compile(r"(?<=://)[^/\s@:]*:[^/\s@]*(?=@)")
+_HIDDEN: Final = "***"
+
+
+class _StreamWriter:
+    """Writes finished lines; a stream that is gone costs the line, never the program."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost = 0
+
+    def line(self, text: str) -> None:
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # closed pipe, closed file
+            self.lost += 1
+
+    debug = info = warning = error = critical = line
+
+
+class Logs:
+    """Makes loggers that share a stream, a level and a rate limit."""
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        log_format: LogFormat = "console",
+        level: LogLevel = "info",
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.level: LogLevel = level
+        self._writer = _StreamWriter(stream if stream is not None else sys.stderr)
+        self._limit = RateLimit()
+        self._clock = clock
+        self._wall_clock = wall_clock
+        render = _render_json if log_format == "json" else _render_console
+        self._processors: list[Processor] = [
+            self._check_level,
+            self._check_rate,
+            self._add_time,
+            structlog.processors.format_exc_info,
+            _redact,
+            render,
+        ]
+
+    @property
+    def lost(self) -> int:
+        """Lines that the stream did not take."""
+        return self._writer.lost
+
+    def logger(self, **facts: object) -> FilteringBoundLogger:
+        """A logger whose lines all carry these facts; ``name`` tells instances of one component apart."""
+        logger = structlog.wrap_logger(
+            self._writer,
+            processors=self._processors,
+            wrapper_class=structlog.make_filtering_bound_logger(0),
+            context_class=dict,
+        )
+        return cast(FilteringBoundLogger, logger.bind(**facts))
+
+    def report_suppressed(self, *, everything: bool = False) -> None:
+        """Tell what was suppressed and has not been told by a later line."""
+        for suppressed in self._limit.drain(self._clock(), everything=everything):
+            event, *rest = suppressed.key
+            facts = {"of": event, "lines": suppressed.count}
+            facts.update({key: value for key, value in zip(("original_exporter", "name"), rest, strict=False) if value})
+            self._write("info", "lines_suppressed", facts)
+
+    def _write(self, method: str, event: str, facts: dict[str, Any]) -> None:  # past the rate limit
+        entry: EventDict = {**facts, "event": event}
+        try:
+            rendered: Any = self._check_level(None, method, entry)
+            for processor in self._processors[2:]:
+                rendered = processor(None, method, rendered)
+        except structlog.DropEvent:
+            return
+        self._writer.line(rendered)
+
+    def _check_level(self, _logger: WrappedLogger, method: str, entry: EventDict) -> EventDict:
+        if _ORDER[method] < _ORDER[self.level]:
+            raise structlog.DropEvent
+        entry["level"] = method
+        return entry
+
+    def _check_rate(self, _logger: WrappedLogger, _method: str, entry: EventDict) -> EventDict:
+        key = (str(entry["event"]), str(entry.get("original_exporter", "")), str(entry.get("name", "")))
+        suppressed = self._limit.admit(key, self._clock())
+        if suppressed is None:
+            raise structlog.DropEvent
+        if suppressed:
+            entry["suppressed"] = suppressed
+        return entry
+
+    def _add_time(self, _logger: WrappedLogger, _method: str, entry: EventDict) -> EventDict:
+        moment = datetime.fromtimestamp(self._wall_clock(), UTC)
+        entry["time"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return entry
+
+
+def _redact(_logger: WrappedLogger, _method: str, entry: EventDict) -> EventDict:
+    for key, value in entry.items():
+        if _SECRET_KEYS.search(key):
+            entry[key] = _HIDDEN
+        elif isinstance(value, str):
+            entry[key] = _SECRET_IN_URL.sub(_HIDDEN, value)
+        elif isinstance(value, BaseException):
+            entry[key] = _SECRET_IN_URL.sub(_HIDDEN, f"{type(value).__name__}: {value}")
+    return entry
+
+
+def _render_json(_logger: WrappedLogger, _method: str, entry: MutableMapping[str, Any]) -> str:
+    first = {key: entry.pop(key) for key in ("time", "level", "event")}
+    return json.dumps({**first, **entry}, default=repr)
+
+
+def _render_console(_logger: WrappedLogger, _method: str, entry: MutableMapping[str, Any]) -> str:
+    moment, level, event = (entry.pop(key) for key in ("time", "level", "event"))
+    traceback = entry.pop("exception", None)
+    facts = "".join(f" {key}={_plain(value)}" for key, value in entry.items())
+    tail = "" if traceback is None else "\n" + "\n".join(f"    {_printable(line)}" for line in traceback.splitlines())
+    return f"{moment} {level:7} {_plain(event)}{facts}{tail}"
+
+
+def _plain(value: object) -> str:
+    """Text as it is where no reader can mistake it: what peers send must not write lines or move the cursor."""
+    text = value if isinstance(value, str) else str(value)
+    is_plain = text and text.isprintable() and not any(character in text for character in " \"'=")
+    return text if is_plain else repr(text)
+
+
+def _printable(line: str) -> str:
+    return line if line.isprintable() else repr(line)[1:-1]

@@ -1,0 +1,41 @@
+"""Testing plugins: the conformance kit, sample batches, a recording context, an in-memory exporter.
+
+For authors of plugins; install ``flowjoin[testing]``. The checks themselves need no pytest (``testing.checks``).
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+if find_spec("pytest") is not None:
+    import pytest
+
+    # Before the import below, so that a check that fails shows the values it compared.
+    pytest.register_assert_rewrite("flowjoin.testing.checks")
+
+    from flowjoin.testing.exporter_conformance import ExporterConformance as ExporterConformance
+
+from flowjoin.testing.batches import (
+    every_data_type,
+    hostile_flows,
+    numbered_flows,
+    plain_flows,
+    standard_flow,
+)
+from flowjoin.testing.context import LogLine, RecordingContext
+from flowjoin.testing.golden import compare_with_golden_file
+from flowjoin.testing.memory_exporter import MEMORY_EXPORTER, MemoryConfig
+
+__all__ = [
+    "MEMORY_EXPORTER",
+    "ExporterConformance",
+    "LogLine",
+    "MemoryConfig",
+    "RecordingContext",
+    "compare_with_golden_file",
+    "every_data_type",
+    "hostile_flows",
+    "numbered_flows",
+    "plain_flows",
+    "standard_flow",
+]

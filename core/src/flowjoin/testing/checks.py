@@ -1,0 +1,497 @@
+"""What every exporter must do: one async function per requirement, with no test framework in it.
+
+Each check takes a ``Subject`` and raises AssertionError with the requirement that is broken. Each opens the
+exporter anew; what is delivered is counted before and after, so that the destination may be shared by all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import importlib
+import importlib.metadata
+import importlib.resources
+import inspect
+import math
+import os
+import sys
+import time
+import traceback
+import weakref
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import trio
+
+from flowjoin.api import (
+    API_VERSION,
+    ConfigError,
+    Exporter,
+    ExporterType,
+    FlowBatch,
+    PermanentExportError,
+    RetryableExportError,
+    Secret,
+)
+from flowjoin.testing.batches import every_data_type, hostile_flows, numbered_flows, plain_flows, standard_flow
+from flowjoin.testing.context import RecordingContext
+
+__all__ = [
+    "CheckSkipped",
+    "Subject",
+    "check_a_batch_is_not_changed",
+    "check_a_batch_is_not_kept",
+    "check_a_destination_that_is_down_is_retryable",
+    "check_an_empty_batch_delivers_nothing",
+    "check_bad_data_is_accepted_or_permanent",
+    "check_cancellation_leaves_nothing_behind",
+    "check_counters_agree_with_what_was_delivered",
+    "check_delivered_when_export_returns",
+    "check_entry_point",
+    "check_every_data_type_survives_or_is_permanent",
+    "check_no_task_step_is_long",
+    "check_opens_and_closes_without_a_batch",
+    "check_secrets_are_not_shown",
+    "check_two_instances_do_not_meet",
+]
+
+Delivered: TypeAlias = Callable[[], "Sequence[object] | Awaitable[Sequence[object]]"]
+MakeDown: TypeAlias = Callable[[], "AbstractContextManager[object] | AbstractAsyncContextManager[object]"]
+
+LONGEST_STEP_SECONDS: Final = 0.05
+_CLOSE_SECONDS: Final = 10.0
+_MOST_CHECKPOINTS: Final = 400
+_STEP_TRIES: Final = 3
+_GROUP: Final = "flowjoin.plugins"
+_HOOK: Final = "flowjoin_exporter_types"
+_DELIVERED_COUNTER: Final = "rows_delivered"
+_SECRET_WORDS: Final = ("password", "passphrase", "secret", "token", "credential", "private_key", "api_key")
+
+
+class CheckSkipped(Exception):
+    """The subject has not what the check needs; the text says what to supply."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """The exporter under test.
+
+    Attributes:
+        config: with which it delivers to a destination that works.
+        delivered: gives what the destination has now, one item a row; may be async.
+        other_config: delivers to another destination, so that two instances can be told apart; None if
+            there is only one.
+        other_delivered: what that one has.
+        destination_down: gives a context manager inside which the destination of ``config`` cannot be
+            reached; None if that cannot be arranged.
+    """
+
+    exporter_type: ExporterType
+    config: Any  # the exporter's own dataclass
+    delivered: Delivered
+    other_config: Any = None
+    other_delivered: Delivered | None = None
+    destination_down: MakeDown | None = None
+
+    def open(self, context: RecordingContext, config: Any = None) -> AbstractAsyncContextManager[Exporter]:
+        """The exporter's own context manager."""
+        return self.exporter_type.open(self.config if config is None else config, context)
+
+    def context(self) -> RecordingContext:
+        """A fresh context, named as the exporter is."""
+        return RecordingContext(name=self.exporter_type.name)
+
+    async def count(self) -> int:
+        """How many rows the destination has."""
+        return len(await _listed(self.delivered))
+
+
+async def check_entry_point(subject: Subject) -> None:
+    """Installed metadata names a module that hands over this type, and the module is typed."""
+    await trio.lowlevel.checkpoint()
+    name = subject.exporter_type.name
+    found = [entry for entry in importlib.metadata.entry_points(group=_GROUP) if entry.name == name]
+    assert found, f"no installed distribution has the entry point {name!r} in the group {_GROUP!r}"
+    assert len({(entry.value, entry.dist.name if entry.dist else "") for entry in found}) == 1, (
+        f"several distributions have the entry point {name!r}"
+    )
+    plugin = found[0].load()
+    hook = getattr(plugin, _HOOK, None)
+    assert hook is not None, f"{found[0].value} has no {_HOOK}"
+    assert getattr(hook, "flowjoin_impl", None), f"{_HOOK} lacks the decorator @hookimpl"
+    handed = hook()
+    assert isinstance(handed, list), f"{_HOOK} gives a {type(handed).__name__}, not a list"
+    types = [each for each in handed if isinstance(each, ExporterType) and each.name == name]
+    assert len(types) == 1, f"{_HOOK} hands over {len(types)} exporter types named {name!r}"
+    exporter_type = types[0]
+    assert exporter_type.api_version == API_VERSION, f"written for API {exporter_type.api_version}, not {API_VERSION}"
+    config = exporter_type.config
+    assert dataclasses.is_dataclass(config), "its config is no dataclass"
+    assert config.__dataclass_params__.frozen, "its config is not frozen"  # type: ignore[attr-defined]  # it has it
+    package = found[0].module.partition(".")[0]
+    assert importlib.resources.files(package).joinpath("py.typed").is_file(), f"{package} has no py.typed"
+
+
+async def check_opens_and_closes_without_a_batch(subject: Subject) -> None:
+    """Opening delivers nothing, leaves no task or socket after it, and works twice in a row."""
+    before = await subject.count()
+    async with subject.open(subject.context()):
+        pass
+    held = _Held.now()
+    with trio.fail_after(_CLOSE_SECONDS):
+        async with subject.open(subject.context()) as exporter:
+            assert inspect.iscoroutinefunction(exporter.export), "export is no async function"
+    held.check_nothing_more("after it was closed")
+    assert await subject.count() == before, "rows were delivered without any batch"
+
+
+async def check_delivered_when_export_returns(subject: Subject) -> None:
+    """Each batch is at the destination, whole, by the time ``export`` returns, whatever its schema."""
+    async with subject.open(subject.context()) as exporter:
+        for batch in (standard_flow(), numbered_flows(300), plain_flows(5), numbered_flows(1, first=300)):
+            before = await subject.count()
+            await exporter.export(batch)
+            gained = await subject.count() - before
+            assert gained == len(batch), f"{gained} of {len(batch)} rows were there when export returned"
+
+
+async def check_an_empty_batch_delivers_nothing(subject: Subject) -> None:
+    """A batch without rows is accepted and delivers nothing."""
+    async with subject.open(subject.context()) as exporter:
+        before = await subject.count()
+        await exporter.export(numbered_flows(0))
+        assert await subject.count() == before, "rows were delivered for an empty batch"
+        await exporter.export(numbered_flows(2))
+        assert await subject.count() == before + 2, "after an empty batch the next one was not delivered"
+
+
+async def check_every_data_type_survives_or_is_permanent(subject: Subject) -> None:
+    """Values of every abstract data type (RFC 7012 section 3.1) are delivered, or refused for good."""
+    await _deliver_or_refuse(subject, every_data_type())
+
+
+async def check_bad_data_is_accepted_or_permanent(subject: Subject) -> None:
+    """Strings that break formats and numbers at their limits are delivered, or refused row by row for good."""
+    await _deliver_or_refuse(subject, hostile_flows())
+
+
+async def check_a_batch_is_not_changed(subject: Subject) -> None:
+    """The batch has the same rows, schema and id after ``export``."""
+    batch = numbered_flows(20).with_id("an-id")
+    schema, rows = batch.schema, list(batch.rows())
+    async with subject.open(subject.context()) as exporter:
+        await exporter.export(batch)
+    assert batch.schema == schema, "export changed the batch's schema"
+    assert list(batch.rows()) == rows, "export changed the batch's rows"
+    assert batch.id == "an-id", "export changed the batch's id"
+
+
+async def check_a_batch_is_not_kept(subject: Subject) -> None:
+    """Nothing refers to a batch once ``export`` has returned and the caller let go of it."""
+    async with subject.open(subject.context()) as exporter:
+        batch = numbered_flows(20)
+        reference = weakref.ref(batch)
+        await exporter.export(batch)
+        del batch
+        await trio.lowlevel.checkpoint()
+        gc.collect()
+        assert reference() is None, "the exporter keeps a batch after export returned"
+
+
+async def check_cancellation_leaves_nothing_behind(subject: Subject) -> None:
+    """Cancelled at any checkpoint of open, export or close, it closes at once and leaves no task or socket.
+
+    Where ``export`` returns all the same, the batch is delivered.
+    """
+    batch = numbered_flows(3)
+    returned = False
+
+    async def whole_life() -> None:
+        nonlocal returned
+        returned = False
+        async with subject.open(subject.context()) as exporter:
+            await exporter.export(batch)
+            returned = True
+
+    await whole_life()  # so that what a library opens once and keeps is open already
+    held = _Held.now()
+    for checkpoint in range(1, _MOST_CHECKPOINTS):
+        before = await subject.count()
+        with _CancelAt(checkpoint) as cancellation:
+            started = trio.current_time()
+            with cancellation.scope:
+                await whole_life()
+            took = trio.current_time() - started
+        held.check_nothing_more(f"after it was cancelled at checkpoint {checkpoint}")
+        assert took < _CLOSE_SECONDS, f"cancelled at checkpoint {checkpoint}, it took {took:.0f} s to close"
+        gained = await subject.count() - before
+        assert not returned or gained == len(batch), (
+            f"cancelled at checkpoint {checkpoint}, export returned with {gained} of {len(batch)} rows delivered"
+        )
+        if not cancellation.was_requested:
+            break
+    before = await subject.count()
+    await whole_life()
+    gained = await subject.count() - before
+    assert gained == len(batch), f"after cancellations {gained} of {len(batch)} rows were delivered"
+
+
+async def check_a_destination_that_is_down_is_retryable(subject: Subject) -> None:
+    """While the destination is down ``export`` raises RetryableExportError; afterwards the same batch goes through."""
+    if subject.destination_down is None:
+        raise CheckSkipped("supply destination_down: a context manager inside which the destination cannot be reached")
+    batch = numbered_flows(10)
+    async with subject.open(subject.context()) as exporter:
+        await exporter.export(numbered_flows(1))
+        before = await subject.count()
+        async with AsyncExitStack() as stack:
+            manager = subject.destination_down()
+            if isinstance(manager, AbstractAsyncContextManager):
+                await stack.enter_async_context(manager)
+            else:
+                stack.enter_context(manager)
+            for _ in range(2):
+                error = await _error_of(exporter, batch)
+                assert isinstance(error, RetryableExportError), (
+                    f"with the destination down export gave {error!r}, not RetryableExportError"
+                )
+                assert error.retry_after is None or 0 <= error.retry_after < math.inf, "retry_after is no delay"
+        await exporter.export(batch)
+        gained = await subject.count() - before
+        assert gained >= len(batch), f"when the destination was back {gained} of {len(batch)} rows were delivered"
+
+
+async def check_two_instances_do_not_meet(subject: Subject) -> None:
+    """Two instances deliver each their own, also after the other has closed; or the second is refused."""
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(subject.open(subject.context()))
+        if subject.other_config is None:
+            try:
+                async with subject.open(subject.context()) as second:
+                    await _deliver_both(subject, first, second, None)
+            except* ConfigError:
+                pass  # two on one destination are refused: they cannot meet
+        else:
+            assert subject.other_delivered is not None, "other_config comes with other_delivered"
+            async with subject.open(subject.context(), subject.other_config) as second:
+                await _deliver_both(subject, first, second, subject.other_delivered)
+        before = await subject.count()
+        await first.export(numbered_flows(7))
+        gained = await subject.count() - before
+        assert gained == 7, f"after another instance closed {gained} of 7 rows were delivered"
+
+
+async def check_no_task_step_is_long(subject: Subject) -> None:
+    """No task holds trio's thread for more than 50 ms, with a batch as large as lanes make them."""
+    batch = numbered_flows(4096)
+    steps: list[float] = []
+    for _ in range(_STEP_TRIES):  # the machine may be busy with something else: only what always is long counts
+        watch = _StepWatch()
+        gc.collect()
+        trio.lowlevel.add_instrument(watch)
+        try:
+            async with subject.open(subject.context()) as exporter:
+                await exporter.export(batch)
+            await trio.lowlevel.checkpoint()  # ends the step that the exporter ended in
+        finally:
+            trio.lowlevel.remove_instrument(watch)
+        steps.append(watch.longest)
+        if watch.longest <= LONGEST_STEP_SECONDS:
+            return
+    raise AssertionError(
+        f"a task held trio's thread for {min(steps) * 1000:.0f} ms, more than {LONGEST_STEP_SECONDS * 1000:.0f} ms: "
+        "put a checkpoint between slices of the work, or blocking calls into trio.to_thread.run_sync"
+    )
+
+
+async def check_secrets_are_not_shown(subject: Subject) -> None:
+    """Secrets are ``Secret``, and their values are in no repr, log line or error."""
+    for path, name, value in _settings(subject.config):
+        assert isinstance(value, Secret) or not (
+            isinstance(value, str) and any(word in name.lower() for word in _SECRET_WORDS)
+        ), f"the setting {path} is plain text; make it a flowjoin.api.Secret"
+    secrets = [value.reveal() for _, _, value in _settings(subject.config) if isinstance(value, Secret)]
+    context = subject.context()
+    shown = [repr(subject.config), str(subject.config)]
+    async with AsyncExitStack() as stack:
+        exporter = await stack.enter_async_context(subject.open(context))
+        shown += [repr(exporter), str(exporter)]
+        await exporter.export(numbered_flows(3))
+        if subject.destination_down is not None:
+            manager = subject.destination_down()
+            if isinstance(manager, AbstractAsyncContextManager):
+                await stack.enter_async_context(manager)
+            else:
+                stack.enter_context(manager)
+            error = await _error_of(exporter, numbered_flows(3))
+            if error is not None:
+                shown += traceback.format_exception(error)
+    shown += [repr(line) for line in context.log.lines]
+    for secret in secrets:
+        assert secret, "a secret of the test's configuration is empty: nothing could be found"
+        for text in shown:
+            assert secret not in text, f"a secret is shown: {text.replace(secret, '<the secret>')[:200]}"
+
+
+async def check_counters_agree_with_what_was_delivered(subject: Subject) -> None:
+    """If it keeps a counter ``rows_delivered``, that is what the destination got, also around failures."""
+    context = subject.context()
+    async with subject.open(context) as exporter:
+        before = await subject.count()
+        await exporter.export(numbered_flows(11))
+        if subject.destination_down is not None:
+            manager = subject.destination_down()
+            async with AsyncExitStack() as stack:
+                if isinstance(manager, AbstractAsyncContextManager):
+                    await stack.enter_async_context(manager)
+                else:
+                    stack.enter_context(manager)
+                await _error_of(exporter, numbered_flows(5))
+        await exporter.export(plain_flows(4))
+        gained = await subject.count() - before
+    counter = context.counters.get(_DELIVERED_COUNTER)
+    if counter is not None:
+        assert counter.value == gained, f"{_DELIVERED_COUNTER} says {counter.value:g}, the destination got {gained}"
+
+
+async def _deliver_or_refuse(subject: Subject, batch: FlowBatch) -> None:
+    async with subject.open(subject.context()) as exporter:
+        before = await subject.count()
+        error = await _error_of(exporter, batch)
+        gained = await subject.count() - before
+        if error is None:
+            assert gained == len(batch), f"{gained} of {len(batch)} rows were delivered, and none was refused"
+        else:
+            assert isinstance(error, PermanentExportError), (
+                f"data that cannot be delivered gave {error!r}, not PermanentExportError"
+            )
+            refused = range(len(batch)) if error.rows is None else error.rows
+            assert set(refused) <= set(range(len(batch))), f"refused rows {error.rows} are not in the batch"
+            assert gained == len(batch) - len(set(refused)), (
+                f"{len(set(refused))} of {len(batch)} rows were refused, and {gained} delivered"
+            )
+        before = await subject.count()
+        await exporter.export(numbered_flows(2))
+        assert await subject.count() == before + 2, "the batch after it was not delivered"
+
+
+async def _deliver_both(subject: Subject, first: Exporter, second: Exporter, other_delivered: Delivered | None) -> None:
+    before = await subject.count()
+    other_before = len(await _listed(other_delivered)) if other_delivered else 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first.export, numbered_flows(5))
+        nursery.start_soon(second.export, numbered_flows(6))
+    gained = await subject.count() - before
+    expected = 5 if other_delivered else 11
+    assert gained == expected, f"with two instances {gained} rows were delivered where {expected} belong"
+    if other_delivered:
+        other_gained = len(await _listed(other_delivered)) - other_before
+        assert other_gained == 6, f"the second instance delivered {other_gained} of 6 rows"
+
+
+async def _error_of(exporter: Exporter, batch: FlowBatch) -> Exception | None:
+    try:
+        await exporter.export(batch)
+    except Exception as exc:  # noqa: BLE001 - which one it is, is what the check looks at
+        return exc
+    return None
+
+
+async def _listed(delivered: Delivered) -> Sequence[object]:
+    result = delivered()
+    return await result if inspect.isawaitable(result) else result
+
+
+def _settings(config: object, path: str = "") -> Iterator[tuple[str, str, object]]:
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        for each in dataclasses.fields(config):
+            value = getattr(config, each.name)
+            inner = f"{path}.{each.name}" if path else each.name
+            yield inner, each.name, value
+            yield from _settings(value, inner)
+    elif isinstance(config, list | tuple):
+        for index, value in enumerate(config):
+            yield from _settings(value, f"{path}[{index}]")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Held:
+    """Tasks and, where the system tells (Linux), open descriptors."""
+
+    tasks: frozenset[trio.lowlevel.Task]
+    descriptors: frozenset[tuple[str, str]]
+
+    @classmethod
+    def now(cls) -> _Held:
+        gc.collect()
+        root = trio.lowlevel.current_root_task()
+        assert root is not None, "called from trio"
+        return cls(frozenset(_tasks_below(root)), frozenset(_descriptors()))
+
+    def check_nothing_more(self, when: str) -> None:
+        now = _Held.now()
+        tasks = sorted(task.name for task in now.tasks - self.tasks)
+        assert not tasks, f"{when} tasks are left: {', '.join(tasks)}"
+        descriptors = sorted(target for _, target in now.descriptors - self.descriptors)
+        assert not descriptors, f"{when} sockets or files are open: {', '.join(descriptors)}"
+
+
+def _tasks_below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
+    for nursery in task.child_nurseries:
+        for child in nursery.child_tasks:
+            yield child
+            yield from _tasks_below(child)
+
+
+def _descriptors() -> Iterator[tuple[str, str]]:
+    if sys.platform != "linux":
+        return
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            yield link.name, os.readlink(link)  # noqa: PTH115 - the text, which need not be a path
+        except FileNotFoundError:
+            continue  # the descriptor that listed the directory
+
+
+class _CancelAt(trio.abc.Instrument):
+    """Cancels its scope when the task that made it has waited at so many checkpoints."""
+
+    def __init__(self, checkpoint: int) -> None:
+        self.scope = trio.CancelScope()
+        self._checkpoint = checkpoint
+        self._task = trio.lowlevel.current_task()
+        self._steps = 0
+
+    @property
+    def was_requested(self) -> bool:
+        return self.scope.cancel_called
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self._task:
+            self._steps += 1
+            if self._steps == self._checkpoint:
+                self.scope.cancel()
+
+    def __enter__(self) -> _CancelAt:
+        trio.lowlevel.add_instrument(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        trio.lowlevel.remove_instrument(self)
+
+
+class _StepWatch(trio.abc.Instrument):
+    """Remembers the longest step of any task."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._began = 0.0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._began = time.perf_counter()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if self._began:
+            self.longest = max(self.longest, time.perf_counter() - self._began)

@@ -1,0 +1,44 @@
+"""The keys under ``exporters: [{type: log, …}]``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from flowjoin.api import Bounds
+
+__all__ = ["STANDARD_OUTPUT", "FilterConfig", "LogConfig"]
+
+STANDARD_OUTPUT: Final = frozenset({"-", "/dev/stdout"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterConfig:
+    """One filter: it matches a flow whose actions are in both lists; an empty list contains every action."""
+
+    ingress_network_policy_rule_actions: Annotated[tuple[str, ...], "any of None, Allow, Drop, Reject"] = ()
+    egress_network_policy_rule_actions: Annotated[tuple[str, ...], "any of None, Allow, Drop, Reject"] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Where flows are written, and how.
+
+    Sizes and ages are counted as Antrea's ``flowLogger`` section counts them: in megabytes and days.
+    """
+
+    path: Annotated[str, "the file; - or /dev/stdout writes to standard output"]
+    format: Annotated[Literal["csv", "jsonLines", "table"], "table is for people at a terminal"] = "csv"
+    header: Annotated[bool, "csv: begin each file with a line of column names"] = False
+    csv_quoting: Annotated[
+        Literal["rfc4180", "antrea"], "csv: quote what needs it, or nothing at all as Antrea does"
+    ] = "rfc4180"
+    pretty_print: Annotated[bool, "csv: names for protocols, rule actions and policy types instead of numbers"] = True
+    time_format: Annotated[Literal["epoch", "iso8601"], "csv and jsonLines: how times are written"] = "epoch"
+    omit_defaults: Annotated[bool, "jsonLines: leave out elements that have their default value"] = False
+    elements: Annotated[tuple[str, ...], "Information Elements to add after the usual columns"] = ()
+    filters: Annotated[tuple[FilterConfig, ...], "flows that match none are not written; empty: all are"] = ()
+    max_size: Annotated[int, Bounds(1), "megabytes (1048576 octets) a file may reach before it is rotated"] = 100
+    max_backups: Annotated[int, Bounds(0), "rotated files kept; 0 keeps all"] = 3
+    max_age: Annotated[int, Bounds(0), "days a rotated file is kept; 0 is for ever"] = 0
+    compress: Annotated[bool, "compress rotated files with gzip"] = True

@@ -1,0 +1,46 @@
+"""What all tests share: how long Hypothesis looks, and where real programs are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REPOSITORY = Path(__file__).parents[1]
+
+# No deadline: the machine that runs the tests may be busy. "long" is what .ci/long asks for.
+settings.register_profile("default", deadline=None, print_blob=True)
+settings.register_profile(
+    "long", deadline=None, print_blob=True, max_examples=20_000, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def _installed_by_setup() -> set[str]:
+    """The programs that .ci/setup says are there."""
+    listing = Path(os.environ.get("FLOWJOIN_INSTALLED", REPOSITORY / ".ci" / "installed"))
+    return set(listing.read_text(encoding="utf-8").split()) if listing.exists() else set()
+
+
+@pytest.fixture(scope="session")
+def require_program() -> Callable[[str], str]:
+    """Gives a function from a program's name to its path.
+
+    Without the program the test is skipped and says why; with FLOWJOIN_REQUIRE_REAL=1 a program that
+    .ci/setup has installed must be there.
+    """
+
+    def require(name: str) -> str:
+        # Daemons lie where a user's PATH does not lead.
+        found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+        if found is not None:
+            return found
+        if os.environ.get("FLOWJOIN_REQUIRE_REAL") == "1" and name in _installed_by_setup():
+            pytest.fail(f".ci/setup installed {name}, and it is not there")
+        pytest.skip(f"{name} is not installed; .ci/setup tries to")
+
+    return require

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flowjoin.__main__ import main
+
+GOOD = "collectors: [{protocol: udp}]\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "flow.conf"
+
+
+def checked(file: Path, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str, str]:
+    code = main(["check", "-c", str(file), *options])
+    captured = capsys.readouterr()
+    return code, captured.out.replace(str(file), "F"), captured.err.replace(str(file), "F")
+
+
+def test_a_good_file_is_good(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(GOOD, encoding="utf-8")
+    assert checked(file, capsys) == (
+        0,
+        "F: good\n",
+        "info: F: No collector / sink has been configured, so no flow data will be exported\n",
+    )
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode() + b"mode: Proxy\r\n")
+    assert checked(file, capsys)[:2] == (0, "F: good\n")
+
+
+def test_an_unknown_key_of_antreas_warns_and_fails_when_strict(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(GOOD + "mod: Proxy\n", encoding="utf-8")
+    code, out, err = checked(file, capsys)
+    assert (code, out) == (0, "F: good\n")
+    assert err.startswith('warning: F:2: mod: is not a known key; did you mean "mode"?; ignored\n')
+    assert checked(file, capsys, "--strict") == (
+        2,
+        "",
+        'flowjoin: F:2: mod: is not a known key; did you mean "mode"?\n',
+    )
+
+
+@pytest.mark.parametrize(
+    ("octets", "sentence"),
+    [
+        (
+            b"",
+            "F: aggregatorTransportProtocol: TLS collectors are not available in this version; use tcp or udp",
+        ),
+        (b"limits: {flow: 1}\n", 'F:1: limits.flow: is not a known key; did you mean "flows"?'),
+        (b"mode: Proxy\nclusterID: \xff\n", "F:2: is not UTF-8 text"),
+        (
+            b"collectors: [{protocol: udp}]\nrecordContents: {elements: [bgpSourceAsNumbr]}\n",
+            'F: recordContents.elements[0]: no element is named "bgpSourceAsNumbr"; did you mean "bgpSourceAsNumber"?',
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_exit_code_2_and_a_sentence(
+    file: Path, capsys: pytest.CaptureFixture[str], octets: bytes, sentence: str
+) -> None:
+    file.write_bytes(octets)
+    code, out, err = checked(file, capsys)
+    assert (code, out, err.splitlines()[-1]) == (2, "", f"flowjoin: {sentence}")
+
+
+def test_a_plugin_that_is_not_installed_is_named_with_what_to_install(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(GOOD + "exporters:\n  - type: no-such-plugin\n", encoding="utf-8")
+    code, _, err = checked(file, capsys)
+    assert code == 2
+    assert err.splitlines()[-1] == (
+        "flowjoin: plugin 'no-such-plugin': is not installed: pip install flowjoin-no-such-plugin "
+        "(named at F:3: exporters[0])"
+    )
+
+
+def test_a_missing_file_and_a_directory_are_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert checked(tmp_path / "gone", capsys) == (2, "", "flowjoin: F: cannot be read: No such file or directory\n")
+    assert checked(tmp_path, capsys) == (2, "", "flowjoin: F: cannot be read: Is a directory\n")
+    assert main(["check", "-c", "a\0b"]) == 2
+
+
+def test_a_file_without_end_is_not_read_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "-c", "/dev/zero"]) == 2
+    assert capsys.readouterr().err == "flowjoin: /dev/zero: the file is larger than 1048576 characters\n"

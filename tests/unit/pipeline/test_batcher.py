@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pipeline_fakes import OTHER_SCHEMA, batch_of, numbers_of
+
+from flowjoin._pipeline.batcher import Batcher
+from flowjoin.api import Batching
+
+
+def test_a_batch_closes_when_it_has_its_records() -> None:
+    batcher = Batcher(Batching(records=3, interval=60))
+
+    assert batcher.add(batch_of(1, 2), 0.0) == []
+    closed = batcher.add(batch_of(3, 4, 5, 6, 7), 0.0)
+
+    assert [numbers_of(batch) for batch in closed] == [[1, 2, 3], [4, 5, 6]]
+    assert batcher.rows == 1
+
+
+def test_a_batch_closes_when_its_octets_are_there() -> None:
+    size = batch_of(1, 2).octets
+    batcher = Batcher(Batching(octets=size + 1, interval=60))
+
+    assert batcher.add(batch_of(1, 2), 0.0) == []
+    assert [numbers_of(batch) for batch in batcher.add(batch_of(3, 4), 0.0)] == [[1, 2]]
+
+
+def test_rows_larger_than_the_octets_leave_one_by_one() -> None:
+    batcher = Batcher(Batching(octets=1, interval=60))
+
+    assert [numbers_of(batch) for batch in batcher.add(batch_of(1, 2, 3), 0.0)] == [[1], [2], [3]]
+
+
+def test_the_interval_begins_with_the_first_row() -> None:
+    batcher = Batcher(Batching(interval=5))
+    batcher.add(batch_of(1), 10.0)
+    batcher.add(batch_of(2), 14.0)
+
+    assert batcher.deadline == 15.0
+    assert batcher.take(14.9) is None
+    taken = batcher.take(15.0)
+    assert taken is not None
+    assert numbers_of(taken) == [1, 2]
+    assert batcher.deadline is None
+
+
+def test_without_interval_whatever_is_there_can_be_taken() -> None:
+    batcher = Batcher(Batching())
+    batcher.add(batch_of(1), 10.0)
+
+    assert batcher.take(10.0) is not None
+    assert batcher.take(10.0) is None
+
+
+def test_each_schema_has_its_own_batch_the_oldest_first() -> None:
+    batcher = Batcher(Batching(interval=5))
+    batcher.add(batch_of(1), 0.0)
+    batcher.add(batch_of(2, schema=OTHER_SCHEMA), 1.0)
+    batcher.add(batch_of(3, is_first_export=True), 2.0)
+
+    first, second = batcher.take(2.0, flush=True), batcher.take(2.0, flush=True)
+    assert first is not None
+    assert second is not None
+    assert (numbers_of(first), numbers_of(second)) == ([1, 3], [2])
+    assert batcher.take(2.0, flush=True) is None
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=12),
+    st.integers(1, 9),
+    st.integers(1, 2000),
+)
+def test_every_row_leaves_once_in_order_within_its_schema(
+    offered: list[tuple[bool, int]], records: int, octets: int
+) -> None:
+    batcher = Batcher(Batching(records=records, octets=octets, interval=1))
+    out = []
+    number = 0
+    for is_other, rows in offered:
+        batch = batch_of(*range(number, number + rows), **({"schema": OTHER_SCHEMA} if is_other else {}))
+        number += rows
+        out.extend(batcher.add(batch, 0.0))
+    while (batch := batcher.take(0.0, flush=True)) is not None:
+        out.append(batch)
+
+    assert all(0 < len(batch) <= records for batch in out)
+    for schema in (OTHER_SCHEMA, batch_of(0).schema):
+        rows = [number for batch in out if batch.schema == schema for number in numbers_of(batch)]
+        assert rows == sorted(rows)
+    assert sorted(number for batch in out for number in numbers_of(batch)) == list(range(number))

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from flowjoin._pipeline import state_directory
+from flowjoin._pipeline.state_directory import find_directory, open_state
+from flowjoin.api import ConfigError
+
+
+def test_ids_are_made_once_and_the_epoch_is_raised_at_every_start(tmp_path: Path) -> None:
+    directory = tmp_path / "state"
+    with open_state(directory) as first:
+        pass
+    with open_state(directory) as second:
+        pass
+
+    assert (first.instance_id, first.cluster_uuid) == (second.instance_id, second.cluster_uuid)
+    assert (first.epoch, second.epoch) == (1, 2)
+    uuid.UUID(first.cluster_uuid)
+    assert not [path.name for path in directory.iterdir() if path.name.startswith(".")]
+
+
+def test_the_epoch_is_on_the_disk_before_anything_gets_an_id(tmp_path: Path) -> None:
+    with open_state(tmp_path) as state:
+        assert (tmp_path / "epoch").read_text() == f"{state.epoch}\n"
+
+
+def test_a_second_process_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
+    in_use = pytest.raises(ConfigError, match=f"in use by process {os.getpid()}")
+    with open_state(tmp_path), in_use, open_state(tmp_path):
+        pass
+    with open_state(tmp_path) as state:
+        assert state.epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("epoch", "a number"), ("instance-id", "a UUID"), ("cluster-uuid", "a UUID")]
+)
+@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"-5", b"soon"])
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, name: str, what: str, content: bytes) -> None:
+    with open_state(tmp_path):
+        pass
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(ConfigError, match=f"{name} does not hold {what}"), open_state(tmp_path):
+        pass
+
+
+def test_a_place_that_cannot_be_used_is_the_operators_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigError, match=r"stateDirectory: .*cannot be used"), open_state(tmp_path / "file" / "state"):
+        pass
+
+
+def test_without_a_directory_every_start_is_another_instance() -> None:
+    with open_state(None) as one, open_state(None) as two:
+        assert one.instance_id != two.instance_id
+        assert one.directory_of("exporters", "log") is None
+
+
+def test_each_plugin_instance_has_a_directory_of_its_own(tmp_path: Path) -> None:
+    with open_state(tmp_path) as state:
+        own = state.directory_of("exporters", "audit")
+        assert own == tmp_path / "exporters" / "audit"
+        assert own.is_dir()
+        assert state.directory_of("enrichers", "audit") != own
+
+
+def test_the_search_order_is_configured_then_systemds_then_the_usual_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = tmp_path / "var"
+    monkeypatch.setattr(state_directory, "_USUAL_PLACE", usual)
+    home = {"XDG_STATE_HOME": str(tmp_path / "home")}
+
+    assert find_directory(Path("/configured"), {"STATE_DIRECTORY": "/systemd"}) == Path("/configured")
+    assert find_directory(None, {"STATE_DIRECTORY": "/systemd:/other", **home}) == Path("/systemd")
+    assert find_directory(None, home) == usual
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file stands where the directory should")
+    monkeypatch.setattr(state_directory, "_USUAL_PLACE", blocked)
+    assert find_directory(None, home) == tmp_path / "home" / "flowjoin"
+    assert find_directory(None, {}) is None
