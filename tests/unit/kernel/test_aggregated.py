@@ -575,6 +575,8 @@ def test_extra_elements_follow_their_merge_rules() -> None:
     assert one(harness)["testSum"] == 2**32 - 2
     harness.send(S2 | later | {"flowEndSeconds": 13}, names=[*AGENT, *names])
     assert one(harness)["testSum"] == 2**32 - 1  # the most the element can say
+    harness.send(D1 | later | {"flowEndSeconds": 5}, names=[*AGENT, *names])  # not the latest
+    assert one(harness)["testSum"] == 2**32 - 1
     harness.send(S2 | later | {"flowEndSeconds": 14})  # without them: nothing changes
     assert one(harness)["testLatest"] == 6
     harness.expire()

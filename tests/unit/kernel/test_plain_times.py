@@ -62,6 +62,6 @@ def test_no_time_leaves_64_bits(value: int) -> None:
     start, end, _ = times.read((value, 2**32 - 1), HEADER)
     assert 0 <= start <= end < 2**64
     times = PlainTimes({"systemInitTimeMilliseconds": 0, "flowEndSysUpTime": 1})
-    end = times.end((value, 2**32 - 1), HEADER)
-    assert end is not None
-    assert end < 2**64
+    told = times.end((value, 2**32 - 1), HEADER)
+    assert told is not None
+    assert told < 2**64

@@ -103,10 +103,6 @@ class FlowTable:
         """Whether enrichers have given what they give for the flow."""
         return bool(self._flags[handle] & _ENRICHED)
 
-    def deadlines(self, handle: int) -> tuple[float, float]:
-        """When the flow is due for its next export, and when it leaves without a record."""
-        return self._active[handle], self._idle[handle]
-
     def has_room(self) -> bool:
         """Whether a new flow can be stored, be it in the place of another."""
         return len(self._handles) < self._limits.flows or len(self.departed) < MAXIMUM_DEPARTED
