@@ -156,7 +156,7 @@ class FlowTable:
             self._order.add_ready(handle, self._serials[handle], now)
             flags |= _READY
         elif flags & _READY and self._seen[handle] != now:
-            self._order.remove_ready(handle, self._seen[handle])
+            self._order.remove_ready(handle)
             self._order.add_ready(handle, self._serials[handle], now)
         self._seen[handle] = now
         self._flags[handle] = flags | _UPDATED
@@ -222,7 +222,7 @@ class FlowTable:
         key = self._keys[handle]
         assert key is not None, "a flow leaves once"
         if self._flags[handle] & _READY:
-            self._order.remove_ready(handle, self._seen[handle])
+            self._order.remove_ready(handle)
         else:
             self._order.remove_waiting(handle)
         self._queue.remove(handle)
