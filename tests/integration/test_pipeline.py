@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 from agent_traffic import agent_messages
-from pipeline_fakes import MemoryExporter, batch_of
+from pipeline_fakes import MemoryExporter, batch_of, cancelled_at_step
 
 from flowjoin._config.load import load_config
 from flowjoin._config.plugin_settings import bind_plugins
@@ -471,6 +471,40 @@ async def test_a_bug_of_the_core_ends_the_run(autojump_clock, tmp_path, monkeypa
             monkeypatch.setattr(pipeline.kernel, "tick", broken)
             await trio.sleep(5)
     assert plugins.exporters["one"].closed == 1
+
+
+@pytest.mark.slow
+async def test_the_books_balance_wherever_a_run_is_stopped_at_once(autojump_clock, tmp_path) -> None:
+    """At every step of a run with a slow, a failing and an enriching plugin."""
+
+    async def slow(_batch: FlowBatch) -> None:
+        await trio.sleep(1)
+
+    messages = list(agent_messages(TrafficConfig(flows=6, updates=1)))
+    step, has_fired = 1, True
+    while has_fired:
+        plugins = Plugins()
+        plugins.exporters = {
+            "one": KeepingExporter([slow] * 9),
+            "two": KeepingExporter([KeyError(), RetryableExportError()]),
+        }
+        plugins.enrichers = {"paint": lambda _: lambda batch: {"colour": ["red"] * len(batch)}}
+        text = "exporters: [{type: one}, {type: two}]\nenrichers: [{type: paint}]"
+        bench = Bench(TIMEOUTS + text, plugins, tmp_path / str(step))
+        with cancelled_at_step(step) as instrument:
+            async with bench.running():
+                await bench.feed(messages)
+                await trio.sleep(8)
+        has_fired = instrument.has_fired
+        books = bench.pipeline.books()
+        assert books.imbalances() == ()
+        for name, exporter in plugins.exporters.items():
+            assert exporter.opened == exporter.closed
+            assert books.lanes[name].delivered <= len(exporter.dicts)
+        if not has_fired:
+            assert books.undelivered == 0
+        step += 1
+    assert step > 60
 
 
 async def test_a_taken_address_ends_the_run_before_anything_is_opened(autojump_clock, tmp_path) -> None:
