@@ -521,6 +521,38 @@ async def test_a_taken_address_ends_the_run_before_anything_is_opened(autojump_c
     assert plugins.exporters["one"].opened == 0
 
 
+async def test_the_books_are_told_at_an_interval(autojump_clock, tmp_path) -> None:
+    plugins = Plugins()
+    plugins.exporters = {"one": KeepingExporter()}
+    bench = Bench("exporters: [{type: one}]", plugins, tmp_path)
+    async with bench.running():
+        await bench.feed(agent_messages(TRAFFIC))
+        await trio.sleep(130)
+
+    lines = bench.lines("books")
+    assert len(lines) == 2
+    assert lines[-1]["records"] > 0
+    assert lines[-1]["lane_one"].startswith(f"{lines[-1]['rows']} delivered")
+    assert bench.lines("books_do_not_balance") == []
+
+
+def test_a_batching_that_raises_is_the_plugins_error(tmp_path, monkeypatch) -> None:
+    plugins = Plugins()
+    plugins.exporters = {"one": KeepingExporter()}
+    monkeypatch.delattr(plugins, "batching")
+    bench = Bench("exporters: [{type: one}]", plugins, tmp_path)
+    with open_state(None) as state, pytest.raises(PluginContractError, match="its batching failed: AttributeError"):
+        assemble(
+            bench.bound,
+            make_kernel(bench.bound, cluster_uuid=state.cluster_uuid, form="auto"),
+            state=state,
+            logs=bench.logs,
+            metrics=Metrics(),
+            random=lambda: 1.0,
+            clock=lambda: 0.0,
+        )
+
+
 @pytest.mark.parametrize("batching", [Batching(records=0), Batching(octets=0), Batching(interval=-1.0), None])
 def test_a_batching_that_nothing_fits_is_the_plugins_error(tmp_path, batching) -> None:
     plugins = Plugins()
