@@ -340,6 +340,49 @@ async def test_rows_that_passed_a_failing_enricher_are_offered_again_at_their_ne
     assert bench.outcome.books.enrichers["paint"].passed > 0
 
 
+class Hanging(Plugins):
+    """Its enrichers never finish opening."""
+
+    def enricher_type(self, name: str) -> EnricherType:
+        @asynccontextmanager
+        async def open_enricher(_settings: NoSettings, _context: PluginContext) -> AsyncIterator[Any]:
+            await trio.sleep_forever()
+            yield
+
+        return EnricherType(name, NoSettings, (), ("sourcePodName",), open_enricher, 1)
+
+
+async def test_an_enricher_that_hangs_while_it_opens_delays_the_start_only_for_a_while(
+    autojump_clock, tmp_path
+) -> None:
+    plugins = Hanging()
+    plugins.exporters = {"one": KeepingExporter()}
+    bench = Bench("exporters: [{type: one}]\nenrichers: [{type: slow}]", plugins, tmp_path)
+    async with bench.running():
+        await trio.sleep(29)
+        assert bench.lines("ready") == []
+        await trio.sleep(2)
+        assert len(bench.lines("ready")) == 1
+        await bench.feed(agent_messages(TRAFFIC))
+
+    assert bench.outcome is not None
+    assert bench.outcome.exit_code == 0
+    assert len(keys_of(plugins.exporters["one"].dicts)) == TRAFFIC.flows
+    assert bench.outcome.books.enrichers["slow"].passed == len(plugins.exporters["one"].dicts)
+
+
+async def test_a_wish_to_stop_is_heard_while_enrichers_still_open(autojump_clock, tmp_path) -> None:
+    plugins = Hanging()
+    plugins.exporters = {"one": KeepingExporter()}
+    bench = Bench("exporters: [{type: one}]\nenrichers: [{type: slow}]", plugins, tmp_path)
+    async with bench.running():
+        await trio.sleep(3)
+
+    assert bench.outcome is not None
+    assert bench.outcome.exit_code == 0
+    assert trio.current_time() < 4
+
+
 async def test_an_enricher_asks_a_look_up_through_its_context(autojump_clock, tmp_path) -> None:
     class Pods:
         def pod(self, address: str, at: float | None = None) -> Pod | None:

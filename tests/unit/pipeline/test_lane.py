@@ -275,6 +275,7 @@ async def test_health_is_degraded_while_a_batch_fails_and_good_again_after_it(au
     assert bench.state is State.DEGRADED
     await trio.sleep(10)
     assert bench.state is State.OK
+    assert bench.log.events() == ["exporter_opened", "export_retried", "export_failed", "exporter_recovered"]
     bench.lane.close()
 
 
