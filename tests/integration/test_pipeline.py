@@ -340,6 +340,23 @@ async def test_rows_that_passed_a_failing_enricher_are_offered_again_at_their_ne
     assert bench.outcome.books.enrichers["paint"].passed > 0
 
 
+async def test_in_proxy_mode_every_record_is_a_row_that_passes_the_enrichers(autojump_clock, tmp_path) -> None:
+    plugins = Plugins()
+    plugins.exporters = {"one": KeepingExporter()}
+    plugins.enrichers = {"paint": lambda _: lambda batch: {"colour": ["green"] * len(batch)}}
+    bench = Bench("mode: Proxy\nexporters: [{type: one}]\nenrichers: [{type: paint}]", plugins, tmp_path)
+    async with bench.running() as pipeline:
+        await bench.feed(agent_messages(TRAFFIC))
+        await trio.sleep(1.5)
+        records = pipeline.kernel.statistics().records_received
+        assert records > TRAFFIC.flows
+        assert len(plugins.exporters["one"].dicts) == records
+
+    assert {row["colour"] for row in plugins.exporters["one"].dicts} == {"green"}
+    assert bench.outcome is not None
+    assert bench.outcome.books.enrichers["paint"].enriched == records
+
+
 class Hanging(Plugins):
     """Its enrichers never finish opening."""
 
