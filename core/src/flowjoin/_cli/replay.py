@@ -115,10 +115,17 @@ def _refuse_state(file: str) -> None:
         CommandError: the file is a directory, or lies in a state directory: its flows are joined already.
     """
     path = Path(file).absolute()
-    for folder in (path, *path.parents):
-        if all((folder / name).is_file() for name in _STATE_FILES):
+    for folder in () if file == "-" else (path, *path.parents):
+        if _is_state_directory(folder):
             problem = f"{file} belongs to the state directory {folder}: its flows are joined already, replay would join"
             raise CommandError(f"{problem} them again; replay takes what exporters sent", exit_code=EXIT_UNUSABLE)
+
+
+def _is_state_directory(folder: Path) -> bool:
+    try:
+        return all((folder / name).is_file() for name in _STATE_FILES)
+    except OSError:  # what may not be looked into cannot be told; opening the file will say why
+        return False
 
 
 def _terminal(
