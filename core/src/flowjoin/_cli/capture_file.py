@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -25,6 +26,7 @@ __all__ = [
     "items_of",
     "medium_failed",
     "opened",
+    "output_failed",
     "progress_of",
     "unreadable",
     "why_nothing",
@@ -80,6 +82,15 @@ def medium_failed(cause: OSError | ValueError, file: str) -> CommandError:
     """What to say when the file cannot be opened, or its medium fails."""
     said = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
     return CommandError(f"{file} cannot be read: {said}", exit_code=EXIT_UNUSABLE)
+
+
+def output_failed(cause: OSError) -> Exception:
+    """What to raise when standard output takes nothing more; a closed pipe is the frame's business."""
+    if isinstance(cause, BrokenPipeError):
+        return cause
+    # Python flushes at exit and must not meet the full disk again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CommandError(f"standard output cannot be written: {cause.strerror or cause}", exit_code=EXIT_FAILED)
 
 
 def unreadable(error: DecodeError, file: str) -> CommandError:

@@ -15,6 +15,7 @@ from flowjoin._cli.capture_file import (
     add_capture_arguments,
     items_of,
     opened,
+    output_failed,
     progress_of,
     unreadable,
     why_nothing,
@@ -52,7 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     as_table = arguments.output == "table" or (arguments.output is None and sys.stdout.isatty())
     write = _table_writer() if as_table else _json_writer(sys.stdout)
     with opened(arguments.file, ports=arguments.port) as capture, progress_of(capture, arguments.file) as tell:
-        _decode(capture, arguments, write, tell)
+        try:
+            _decode(capture, arguments, write, tell)
+        except OSError as exc:  # of our output: those of the file have become sentences already
+            raise output_failed(exc) from exc
     return 0
 
 

@@ -18,6 +18,7 @@ from flowjoin._cli.capture_file import (
     add_capture_arguments,
     medium_failed,
     opened,
+    output_failed,
     progress_of,
     unreadable,
     why_nothing,
@@ -67,8 +68,15 @@ def run(arguments: argparse.Namespace) -> int:
     say_notices(dataclasses.replace(loaded, warnings=tuple(n for n in loaded.warnings if n.severity == "warning")))
     bound = bind_plugins(loaded, load_plugins, default_registry())
     scope = trio.CancelScope()
+    output_error: OSError | None = None
+
+    def close_output(cause: OSError) -> None:
+        nonlocal output_error
+        output_error = cause
+        scope.cancel()
+
     if not bound.exporters:
-        bound = dataclasses.replace(bound, exporters=(_terminal(arguments.output, scope),))
+        bound = dataclasses.replace(bound, exporters=(_terminal(arguments.output, close_output),))
     elif arguments.output is not None:
         raise CommandError(
             "--output is for flows on standard output, and the configuration has exporters", exit_code=EXIT_UNUSABLE
@@ -76,7 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     with opened(arguments.file, ports=arguments.port) as capture, progress_of(capture, arguments.file) as tell:
         outcome = _replayed(bound, iter(capture), _logs(arguments, bound), scope, tell)
         if outcome is None:
-            raise BrokenPipeError  # whoever reads our output has enough
+            assert output_error is not None, "nothing else cancels a replay"
+            raise output_failed(output_error)
         statistics = capture.statistics()
     for problem in outcome.books.imbalances():
         print(f"flowjoin: the books do not balance, which is a bug: {problem}", file=sys.stderr)
@@ -115,19 +124,26 @@ def _refuse_state(file: str) -> None:
         CommandError: the file is a directory, or lies in a state directory: its flows are joined already.
     """
     path = Path(file).absolute()
-    for folder in (path, *path.parents):
-        if all((folder / name).is_file() for name in _STATE_FILES):
+    for folder in () if file == "-" else (path, *path.parents):
+        if _is_state_directory(folder):
             problem = f"{file} belongs to the state directory {folder}: its flows are joined already, replay would join"
             raise CommandError(f"{problem} them again; replay takes what exporters sent", exit_code=EXIT_UNUSABLE)
 
 
+def _is_state_directory(folder: Path) -> bool:
+    try:
+        return all((folder / name).is_file() for name in _STATE_FILES)
+    except OSError:  # what may not be looked into cannot be told; opening the file will say why
+        return False
+
+
 def _terminal(
-    form: Literal["json", "table"] | None, scope: trio.CancelScope
+    form: Literal["json", "table"] | None, on_closed: Callable[[OSError], None]
 ) -> BoundPlugin[ExporterEntry, ExporterType]:
     """Standard output as if a configuration had named it."""
     form = form or ("table" if sys.stdout.isatty() else "json")
     entry = ExporterEntry(type=TERMINAL_NAME, spool="none", settings=Settings(node=MappingNode(entries=(), line=0)))
-    settings = TerminalSettings(out=sys.stdout, form=form, on_closed=scope.cancel)
+    settings = TerminalSettings(out=sys.stdout, form=form, on_closed=on_closed)
     return BoundPlugin(entry=entry, type=terminal_exporter_type(), settings=settings)
 
 
