@@ -13,14 +13,10 @@ import importlib.metadata
 import importlib.resources
 import inspect
 import math
-import os
-import sys
-import time
 import traceback
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -37,6 +33,7 @@ from flowjoin.api import (
 )
 from flowjoin.testing.batches import every_data_type, hostile_flows, numbered_flows, plain_flows, standard_flow
 from flowjoin.testing.context import RecordingContext
+from flowjoin.testing.watching import CancelAt, Held, StepWatch
 
 __all__ = [
     "CheckSkipped",
@@ -139,7 +136,7 @@ async def check_opens_and_closes_without_a_batch(subject: Subject) -> None:
     before = await subject.count()
     async with subject.open(subject.context()):
         pass
-    held = _Held.now()
+    held = Held.now()
     with trio.fail_after(_CLOSE_SECONDS):
         async with subject.open(subject.context()) as exporter:
             assert inspect.iscoroutinefunction(exporter.export), "export is no async function"
@@ -216,10 +213,10 @@ async def check_cancellation_leaves_nothing_behind(subject: Subject) -> None:
             returned = True
 
     await whole_life()  # so that what a library opens once and keeps is open already
-    held = _Held.now()
+    held = Held.now()
     for checkpoint in range(1, _MOST_CHECKPOINTS):
         before = await subject.count()
-        with _CancelAt(checkpoint) as cancellation:
+        with CancelAt(checkpoint) as cancellation:
             started = trio.current_time()
             with cancellation.scope:
                 await whole_life()
@@ -246,12 +243,7 @@ async def check_a_destination_that_is_down_is_retryable(subject: Subject) -> Non
     async with subject.open(subject.context()) as exporter:
         await exporter.export(numbered_flows(1))
         before = await subject.count()
-        async with AsyncExitStack() as stack:
-            manager = subject.destination_down()
-            if isinstance(manager, AbstractAsyncContextManager):
-                await stack.enter_async_context(manager)
-            else:
-                stack.enter_context(manager)
+        async with _entered(subject.destination_down()):
             for _ in range(2):
                 error = await _error_of(exporter, batch)
                 assert isinstance(error, RetryableExportError), (
@@ -288,7 +280,7 @@ async def check_no_task_step_is_long(subject: Subject) -> None:
     batch = numbered_flows(4096)
     steps: list[float] = []
     for _ in range(_STEP_TRIES):  # the machine may be busy with something else: only what always is long counts
-        watch = _StepWatch()
+        watch = StepWatch()
         gc.collect()
         trio.lowlevel.add_instrument(watch)
         try:
@@ -315,17 +307,12 @@ async def check_secrets_are_not_shown(subject: Subject) -> None:
     secrets = [value.reveal() for _, _, value in _settings(subject.config) if isinstance(value, Secret)]
     context = subject.context()
     shown = [repr(subject.config), str(subject.config)]
-    async with AsyncExitStack() as stack:
-        exporter = await stack.enter_async_context(subject.open(context))
+    async with subject.open(context) as exporter:
         shown += [repr(exporter), str(exporter)]
         await exporter.export(numbered_flows(3))
         if subject.destination_down is not None:
-            manager = subject.destination_down()
-            if isinstance(manager, AbstractAsyncContextManager):
-                await stack.enter_async_context(manager)
-            else:
-                stack.enter_context(manager)
-            error = await _error_of(exporter, numbered_flows(3))
+            async with _entered(subject.destination_down()):
+                error = await _error_of(exporter, numbered_flows(3))
             if error is not None:
                 shown += traceback.format_exception(error)
     shown += [repr(line) for line in context.log.lines]
@@ -342,12 +329,7 @@ async def check_counters_agree_with_what_was_delivered(subject: Subject) -> None
         before = await subject.count()
         await exporter.export(numbered_flows(11))
         if subject.destination_down is not None:
-            manager = subject.destination_down()
-            async with AsyncExitStack() as stack:
-                if isinstance(manager, AbstractAsyncContextManager):
-                    await stack.enter_async_context(manager)
-                else:
-                    stack.enter_context(manager)
+            async with _entered(subject.destination_down()):
                 await _error_of(exporter, numbered_flows(5))
         await exporter.export(plain_flows(4))
         gained = await subject.count() - before
@@ -391,6 +373,18 @@ async def _deliver_both(subject: Subject, first: Exporter, second: Exporter, oth
         assert other_gained == 6, f"the second instance delivered {other_gained} of 6 rows"
 
 
+@asynccontextmanager
+async def _entered(
+    manager: AbstractContextManager[object] | AbstractAsyncContextManager[object],
+) -> AsyncIterator[None]:
+    if isinstance(manager, AbstractAsyncContextManager):
+        async with manager:
+            yield
+    else:
+        with manager:
+            yield
+
+
 async def _error_of(exporter: Exporter, batch: FlowBatch) -> Exception | None:
     try:
         await exporter.export(batch)
@@ -414,84 +408,3 @@ def _settings(config: object, path: str = "") -> Iterator[tuple[str, str, object
     elif isinstance(config, list | tuple):
         for index, value in enumerate(config):
             yield from _settings(value, f"{path}[{index}]")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Held:
-    """Tasks and, where the system tells (Linux), open descriptors."""
-
-    tasks: frozenset[trio.lowlevel.Task]
-    descriptors: frozenset[tuple[str, str]]
-
-    @classmethod
-    def now(cls) -> _Held:
-        gc.collect()
-        root = trio.lowlevel.current_root_task()
-        assert root is not None, "called from trio"
-        return cls(frozenset(_tasks_below(root)), frozenset(_descriptors()))
-
-    def check_nothing_more(self, when: str) -> None:
-        now = _Held.now()
-        tasks = sorted(task.name for task in now.tasks - self.tasks)
-        assert not tasks, f"{when} tasks are left: {', '.join(tasks)}"
-        descriptors = sorted(target for _, target in now.descriptors - self.descriptors)
-        assert not descriptors, f"{when} sockets or files are open: {', '.join(descriptors)}"
-
-
-def _tasks_below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
-    for nursery in task.child_nurseries:
-        for child in nursery.child_tasks:
-            yield child
-            yield from _tasks_below(child)
-
-
-def _descriptors() -> Iterator[tuple[str, str]]:
-    if sys.platform != "linux":
-        return
-    for link in Path("/proc/self/fd").iterdir():
-        try:
-            yield link.name, os.readlink(link)  # noqa: PTH115 - the text, which need not be a path
-        except FileNotFoundError:
-            continue  # the descriptor that listed the directory
-
-
-class _CancelAt(trio.abc.Instrument):
-    """Cancels its scope when the task that made it has waited at so many checkpoints."""
-
-    def __init__(self, checkpoint: int) -> None:
-        self.scope = trio.CancelScope()
-        self._checkpoint = checkpoint
-        self._task = trio.lowlevel.current_task()
-        self._steps = 0
-
-    @property
-    def was_requested(self) -> bool:
-        return self.scope.cancel_called
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if task is self._task:
-            self._steps += 1
-            if self._steps == self._checkpoint:
-                self.scope.cancel()
-
-    def __enter__(self) -> _CancelAt:
-        trio.lowlevel.add_instrument(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        trio.lowlevel.remove_instrument(self)
-
-
-class _StepWatch(trio.abc.Instrument):
-    """Remembers the longest step of any task."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-        self._began = 0.0
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._began = time.perf_counter()
-
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if self._began:
-            self.longest = max(self.longest, time.perf_counter() - self._began)
