@@ -165,6 +165,9 @@ def test_a_medium_that_fails_is_named(capsys: pytest.CaptureFixture[str], monkey
     class Input:
         buffer = BadDisk()
 
+        def fileno(self) -> int:
+            raise io.UnsupportedOperation
+
     monkeypatch.setattr(sys, "stdin", Input())
     assert main(["replay", "-"]) == 2
     assert "flowjoin: - cannot be read: Input/output error\n" in capsys.readouterr().err
