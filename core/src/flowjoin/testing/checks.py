@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import importlib
 import importlib.metadata
 import importlib.resources
 import inspect
 import math
 import traceback
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Final
 
 import trio
 
@@ -32,7 +31,7 @@ from flowjoin.api import (
     Secret,
 )
 from flowjoin.testing.batches import every_data_type, hostile_flows, numbered_flows, plain_flows, standard_flow
-from flowjoin.testing.context import RecordingContext
+from flowjoin.testing.subject import CheckSkipped, Delivered, Subject, entered, listed
 from flowjoin.testing.watching import CancelAt, Held, StepWatch
 
 __all__ = [
@@ -54,9 +53,6 @@ __all__ = [
     "check_two_instances_do_not_meet",
 ]
 
-Delivered: TypeAlias = Callable[[], "Sequence[object] | Awaitable[Sequence[object]]"]
-MakeDown: TypeAlias = Callable[[], "AbstractContextManager[object] | AbstractAsyncContextManager[object]"]
-
 LONGEST_STEP_SECONDS: Final = 0.05
 _CLOSE_SECONDS: Final = 10.0
 _MOST_CHECKPOINTS: Final = 400
@@ -65,44 +61,6 @@ _GROUP: Final = "flowjoin.plugins"
 _HOOK: Final = "flowjoin_exporter_types"
 _DELIVERED_COUNTER: Final = "rows_delivered"
 _SECRET_WORDS: Final = ("password", "passphrase", "secret", "token", "credential", "private_key", "api_key")
-
-
-class CheckSkipped(Exception):
-    """The subject has not what the check needs; the text says what to supply."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """The exporter under test.
-
-    Attributes:
-        config: with which it delivers to a destination that works.
-        delivered: gives what the destination has now, one item a row; may be async.
-        other_config: delivers to another destination, so that two instances can be told apart; None if
-            there is only one.
-        other_delivered: what that one has.
-        destination_down: gives a context manager inside which the destination of ``config`` cannot be
-            reached; None if that cannot be arranged.
-    """
-
-    exporter_type: ExporterType
-    config: Any  # the exporter's own dataclass
-    delivered: Delivered
-    other_config: Any = None
-    other_delivered: Delivered | None = None
-    destination_down: MakeDown | None = None
-
-    def open(self, context: RecordingContext, config: Any = None) -> AbstractAsyncContextManager[Exporter]:
-        """The exporter's own context manager."""
-        return self.exporter_type.open(self.config if config is None else config, context)
-
-    def context(self) -> RecordingContext:
-        """A fresh context, named as the exporter is."""
-        return RecordingContext(name=self.exporter_type.name)
-
-    async def count(self) -> int:
-        """How many rows the destination has."""
-        return len(await _listed(self.delivered))
 
 
 async def check_entry_point(subject: Subject) -> None:
@@ -243,7 +201,7 @@ async def check_a_destination_that_is_down_is_retryable(subject: Subject) -> Non
     async with subject.open(subject.context()) as exporter:
         await exporter.export(numbered_flows(1))
         before = await subject.count()
-        async with _entered(subject.destination_down()):
+        async with entered(subject.destination_down()):
             for _ in range(2):
                 error = await _error_of(exporter, batch)
                 assert isinstance(error, RetryableExportError), (
@@ -311,7 +269,7 @@ async def check_secrets_are_not_shown(subject: Subject) -> None:
         shown += [repr(exporter), str(exporter)]
         await exporter.export(numbered_flows(3))
         if subject.destination_down is not None:
-            async with _entered(subject.destination_down()):
+            async with entered(subject.destination_down()):
                 error = await _error_of(exporter, numbered_flows(3))
             if error is not None:
                 shown += traceback.format_exception(error)
@@ -329,7 +287,7 @@ async def check_counters_agree_with_what_was_delivered(subject: Subject) -> None
         before = await subject.count()
         await exporter.export(numbered_flows(11))
         if subject.destination_down is not None:
-            async with _entered(subject.destination_down()):
+            async with entered(subject.destination_down()):
                 await _error_of(exporter, numbered_flows(5))
         await exporter.export(plain_flows(4))
         gained = await subject.count() - before
@@ -361,7 +319,7 @@ async def _deliver_or_refuse(subject: Subject, batch: FlowBatch) -> None:
 
 async def _deliver_both(subject: Subject, first: Exporter, second: Exporter, other_delivered: Delivered | None) -> None:
     before = await subject.count()
-    other_before = len(await _listed(other_delivered)) if other_delivered else 0
+    other_before = len(await listed(other_delivered)) if other_delivered else 0
     async with trio.open_nursery() as nursery:
         nursery.start_soon(first.export, numbered_flows(5))
         nursery.start_soon(second.export, numbered_flows(6))
@@ -369,20 +327,8 @@ async def _deliver_both(subject: Subject, first: Exporter, second: Exporter, oth
     expected = 5 if other_delivered else 11
     assert gained == expected, f"with two instances {gained} rows were delivered where {expected} belong"
     if other_delivered:
-        other_gained = len(await _listed(other_delivered)) - other_before
+        other_gained = len(await listed(other_delivered)) - other_before
         assert other_gained == 6, f"the second instance delivered {other_gained} of 6 rows"
-
-
-@asynccontextmanager
-async def _entered(
-    manager: AbstractContextManager[object] | AbstractAsyncContextManager[object],
-) -> AsyncIterator[None]:
-    if isinstance(manager, AbstractAsyncContextManager):
-        async with manager:
-            yield
-    else:
-        with manager:
-            yield
 
 
 async def _error_of(exporter: Exporter, batch: FlowBatch) -> Exception | None:
@@ -391,11 +337,6 @@ async def _error_of(exporter: Exporter, batch: FlowBatch) -> Exception | None:
     except Exception as exc:  # noqa: BLE001 - which one it is, is what the check looks at
         return exc
     return None
-
-
-async def _listed(delivered: Delivered) -> Sequence[object]:
-    result = delivered()
-    return await result if inspect.isawaitable(result) else result
 
 
 def _settings(config: object, path: str = "") -> Iterator[tuple[str, str, object]]:
