@@ -9,11 +9,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from flowjoin import testing
 from flowjoin.api import (
     ConfigError,
     Exporter,
@@ -340,6 +342,12 @@ def test_each_check_has_an_exporter_that_it_catches() -> None:
 def test_each_check_is_a_test_of_the_class() -> None:
     tests = {name for name, _ in inspect.getmembers(ExporterConformance) if name.startswith("test_")}
     assert tests == {name.replace("check_", "test_") for name in all_checks()}
+
+
+def test_the_reference_names_every_check_and_public_name() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
+    for name in [*all_checks(), *testing.__all__]:
+        assert f"`{name}" in page, name
 
 
 async def test_a_second_instance_on_the_same_destination_may_be_refused() -> None:
