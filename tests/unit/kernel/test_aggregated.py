@@ -13,9 +13,7 @@ from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._model.information_element import DataType, ElementId, EnterpriseNumber, InformationElement, MergeRule
 
 SHORT = KernelLimits(active_timeout=0.1, idle_timeout=0.15)
-KEY = FlowKey(
-    source="10.0.0.1", destination="10.0.0.2", protocol_identifier=6, source_port=1234, destination_port=5678
-)
+KEY = FlowKey(source="10.0.0.1", destination="10.0.0.2", protocol_identifier=6, source_port=1234, destination_port=5678)
 DROP, REJECT = 2, 3
 SIDES = ("", "FromSourceNode", "FromDestinationNode")
 
@@ -520,7 +518,9 @@ def test_records_without_the_http_element_leave_it_alone() -> None:
 def test_our_cluster_is_told_unless_the_record_tells_its_own() -> None:
     harness = Harness(cluster_id="ours")
     names = [*AGENT, "clusterId"]
-    harness.send(S1 | {"flowType": 1, "clusterId": "theirs"}, S1 | {"flowType": 1, "sourceTransportPort": 1}, names=names)
+    harness.send(
+        S1 | {"flowType": 1, "clusterId": "theirs"}, S1 | {"flowType": 1, "sourceTransportPort": 1}, names=names
+    )
     harness.send(S1 | {"flowType": 1, "sourceTransportPort": 2})
     assert [row["clusterId"] for row in harness.stored()] == ["theirs", "ours", "ours"]
 

@@ -109,7 +109,9 @@ def test_a_record_without_one_family_or_a_start_is_rejected(names: list[str], re
 def test_of_both_families_the_zero_side_is_absent() -> None:
     names = [*PLAIN, "sourceIPv6Address", "destinationIPv6Address"]
     harness = Harness(is_proxy=True)
-    harness.send(ROW, ROW | {"sourceIPv4Address": 0, "destinationIPv4Address": 0, "sourceIPv6Address": "::1"}, names=names)
+    harness.send(
+        ROW, ROW | {"sourceIPv4Address": 0, "destinationIPv4Address": 0, "sourceIPv6Address": "::1"}, names=names
+    )
     assert [row.get("sourceIPv6Address") for row in harness.rows()] == [None, "::1"]
 
 

@@ -9,7 +9,14 @@ from flowjoin._model.state_layout import Derivation, StateLayout, Storage, stora
 from flowjoin.wire import default_registry
 
 REGISTRY = default_registry()
-NAMES = ("sourcePodName", "flowStartSeconds", "flowStartMilliseconds", "sourceIPv4Address", "octetTotalCount", "tcpState")
+NAMES = (
+    "sourcePodName",
+    "flowStartSeconds",
+    "flowStartMilliseconds",
+    "sourceIPv4Address",
+    "octetTotalCount",
+    "tcpState",
+)
 SCHEMA = FlowSchema(
     origin=FlowOrigin.PLAIN,
     family=AddressFamily.IPV4,
