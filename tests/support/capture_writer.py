@@ -109,12 +109,12 @@ def pcap(
 ) -> bytes:
     unit = 1_000_000_000 if nanoseconds else 1_000_000
     magic = 0xA1B23C4D if nanoseconds else 0xA1B2C3D4
-    file = struct.pack(byte_order + "IHHiIII", magic, 2, 4, 0, 0, snapshot_length, link_type)
+    pieces = [struct.pack(byte_order + "IHHiIII", magic, 2, 4, 0, 0, snapshot_length, link_type)]
     for time, frame in frames:
         seconds, fraction = divmod(round(time * unit), unit)
         kept = frame[:snapshot_length]
-        file += struct.pack(byte_order + "IIII", seconds, fraction, len(kept), len(frame)) + kept
-    return file
+        pieces += [struct.pack(byte_order + "IIII", seconds, fraction, len(kept), len(frame)), kept]
+    return b"".join(pieces)
 
 
 def block(block_type: int, body: bytes, byte_order: ByteOrder = "<") -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from flowjoin import __version__
 from flowjoin._cli.commands import COMMANDS, Command, CommandError
 from flowjoin._cli.printable import printable
-from flowjoin._model.errors import BindError, ConfigError, PluginError
+from flowjoin._model.errors import BindError, ConfigError, DestinationError, PluginError
 
 __all__ = ["main"]
 
@@ -20,7 +20,7 @@ _KERNEL_FORM: Final = "python"  # the only form this version has
 _EXIT_FAILED: Final = 1
 _EXIT_UNUSABLE: Final = 2
 _EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell expects
-_EXPECTED: Final = (CommandError, ConfigError, PluginError, BindError, KeyboardInterrupt)
+_EXPECTED: Final = (CommandError, ConfigError, PluginError, BindError, DestinationError, KeyboardInterrupt)
 
 
 class _Version(argparse.Action):
@@ -95,7 +95,7 @@ def _conclude(exc: BaseException) -> int:
     print(f"flowjoin: {printable(str(exc))}", file=sys.stderr)
     if isinstance(exc, CommandError):
         return exc.exit_code
-    return _EXIT_FAILED if isinstance(exc, BindError) else _EXIT_UNUSABLE
+    return _EXIT_FAILED if isinstance(exc, BindError | DestinationError) else _EXIT_UNUSABLE
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ import gzip
 import io
 import json
 import os
+import pty
 import subprocess
 import sys
+import termios
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,9 @@ from flowjoin.testing import RecordingContext, numbered_flows, plain_flows, stan
 from flowjoin_log import FilterConfig, LogConfig
 from flowjoin_log._backups import Backups
 from flowjoin_log._columns import columns_of
-from flowjoin_log._exporter import open_log
-from flowjoin_log._file import RotatingFile
+from flowjoin_log._exporter import _LogExporter, make_writer, open_log
+from flowjoin_log._file import RotatingFile, StandardOutput
+from flowjoin_log._filters import FlowFilters
 
 MEGABYTE = 1024 * 1024
 
@@ -293,6 +296,47 @@ def test_a_reader_that_went_away_is_retryable() -> None:
     )
     os.close(writing)
     assert b"RetryableExportError('cannot write standard output: Broken pipe')" in done.stderr
+
+
+async def test_a_reader_that_reads_nothing_does_not_hold_up_the_end() -> None:
+    reading, writing = os.pipe()
+    output = StandardOutput(b"", writing)
+    writer = make_writer(LogConfig(path="-"), compatibility="antrea-2.7", terminal_width=None, colours=False)
+    exporter = _LogExporter(writer, FlowFilters(()), output, "standard output", RecordingContext())
+    output.open()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(exporter.export, numbered_flows(4096))  # far more than a pipe holds
+        await until(output._writing.locked)
+        nursery.cancel_scope.cancel()
+    output.close()
+    os.close(writing)
+
+    def read_all_lines() -> int:
+        lines = 0
+        while lines < 4096:
+            lines += os.read(reading, 65_536).count(b"\n")
+        return lines
+
+    # Nobody else got the descriptor meanwhile: what was under way goes on when somebody reads.
+    assert await trio.to_thread.run_sync(read_all_lines) == 4096
+    await until(lambda: not output._writing.locked())
+    output.close()
+    os.close(reading)
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_colours_and_its_width() -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 90))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
+    done = subprocess.run([sys.executable, "-c", PROGRAM, "-", "table"], stdout=theirs, env=environment, timeout=60)
+    os.close(theirs)
+    shown = os.read(ours, 65_536).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "\x1b[1m2023-11-14  SOURCE" in shown
+    assert "PACKETS" not in shown  # no room for it in 90 cells
+    assert shown.count("\n") == 4
 
 
 async def test_rows_keep_their_order(tmp_path: Path) -> None:

@@ -158,6 +158,9 @@ def test_a_medium_that_fails_is_named(capsys: pytest.CaptureFixture[str], monkey
     class Input:
         buffer = BadDisk(MESSAGE)
 
+        def fileno(self) -> int:
+            raise io.UnsupportedOperation
+
     monkeypatch.setattr(sys, "stdin", Input())
     assert main(["decode", "-"]) == 2
     assert capsys.readouterr().err == "flowjoin: - cannot be read: Input/output error\n"

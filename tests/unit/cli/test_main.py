@@ -10,7 +10,7 @@ import pytest
 
 from flowjoin.__main__ import main
 from flowjoin._cli.commands import COMMANDS, Command, CommandError
-from flowjoin._model.errors import BindError, ConfigError, PluginLoadError
+from flowjoin._model.errors import BindError, ConfigError, DestinationError, PluginLoadError
 
 
 def command_that(
@@ -47,6 +47,7 @@ def test_a_command_gets_its_arguments_and_gives_the_exit_code(monkeypatch: pytes
         (CommandError("input file cut short", exit_code=1), 1, "flowjoin: input file cut short\n"),
         (ConfigError("must be text, not \x1b[31m"), 2, "flowjoin: must be text, not \\x1b[31m\n"),
         (BindError("the address is in use", address="[::]:4739"), 1, "flowjoin: the address is in use\n"),
+        (DestinationError("nobody listens", address="h:1"), 1, "flowjoin: nobody listens\n"),
         (KeyboardInterrupt(), 130, ""),
         (BaseExceptionGroup("nursery", [KeyboardInterrupt()]), 130, ""),
         (

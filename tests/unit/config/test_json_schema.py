@@ -18,7 +18,8 @@ CASES = Path(__file__).parents[2] / "data" / "config"
 GOOD = [
     file
     for file in sorted(CASES.glob("*.in.yaml"))
-    if not file.name.startswith("error-") and file.name not in ("unknown-keys-warn.in.yaml",)
+    if not file.name.startswith("error-")
+    and file.name not in ("unknown-keys-warn.in.yaml", "antrea-empty-texts.in.yaml")
 ]
 
 

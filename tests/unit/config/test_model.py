@@ -9,6 +9,7 @@ from flowjoin._config.load import load_config
     ("text", "endpoint"),
     [
         ("", "127.0.0.1:10348"),
+        ("apiServer: {apiPort: 0}", "127.0.0.1:10348"),
         ("apiServer: {apiPort: 8080}", "127.0.0.1:8080"),
         ("apiServer: {apiPort: 8080, address: '[::1]:9090'}", "[::1]:9090"),
     ],

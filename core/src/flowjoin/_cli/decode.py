@@ -73,6 +73,8 @@ def _decode(
                 continue
             for line in lines.lines_of(item.session, decoder.receive_message(item.payload, item.session, item.time)):
                 write(line)
+            if arguments.file == "-":
+                sys.stdout.flush()  # what comes through a pipe may come live
     except DecodeError as error:
         end = unreadable(error, arguments.file)
         if end.exit_code == EXIT_UNUSABLE:

@@ -18,7 +18,7 @@ from flowjoin._config.durations import format_duration
 from flowjoin._config.fields import LIVE, Settings, fields_of
 from flowjoin._config.flow_collector_address import FlowCollectorAddress, parse_flow_collector_address
 from flowjoin._config.model import ExporterEntry, Spool
-from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode
+from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, is_empty, is_null
 from flowjoin._model.errors import ConfigError
 from flowjoin.api._settings import Bounds, Duration, Key
 
@@ -155,13 +155,17 @@ def read_sections(document: MappingNode, binder: Binder, source: str | None) -> 
     enabled = []
     for key, cls in SECTIONS.items():
         entry = document.get(key)
-        if entry is None or (isinstance(entry.value, ScalarNode) and entry.value.kind == "null"):
+        if entry is None or is_null(entry.value):
             continue
         if not isinstance(entry.value, MappingNode):
             binder.dataclass(entry.value, cls, key)  # its error names the keys
             raise AssertionError("a dataclass was bound from what is no mapping")
         switch = entry.value.get("enable")
-        if switch is not None and binder.value(switch.value, bool | None, f"{key}.enable", line=switch.line):
+        if (
+            switch is not None
+            and not is_empty(switch.value)
+            and binder.value(switch.value, bool, f"{key}.enable", line=switch.line)
+        ):
             enabled.append(Section(key, binder.dataclass(entry.value, cls, key), entry.value, source))
         else:
             binder.unknown_keys(entry.value, (spec.key for spec in fields_of(cls)), key, lenient=True)

@@ -27,7 +27,7 @@ from flowjoin._config.fields import (
     split_annotated,
     union_members,
 )
-from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode
+from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, is_empty, is_null
 from flowjoin._config.sizes import format_octets, parse_octets
 from flowjoin._model.errors import ConfigError
 from flowjoin.api._settings import Bounds, Duration, Octets, Secret
@@ -80,6 +80,7 @@ class Binder:
     Args:
         source: the file's name, for errors.
         lenient: dataclasses in which an unknown key is reported, not refused.
+        empty_is_default: dataclasses in which an empty text takes the default, as Go programs have it.
         report: takes (problem, path, line) of an unknown key in a lenient dataclass.
     """
 
@@ -88,10 +89,12 @@ class Binder:
         *,
         source: str | None = None,
         lenient: frozenset[type[Any]] = frozenset(),
+        empty_is_default: frozenset[type[Any]] = frozenset(),
         report: Callable[[str, str, int], None] | None = None,
     ) -> None:
         self._source = source
         self._lenient = lenient
+        self._empty_is_default = empty_is_default
         self._report = report
 
     def dataclass(self, node: Node, into: type[Any], path: str) -> Any:
@@ -106,7 +109,7 @@ class Binder:
                 values[spec.name] = self._rest(node, specs, path)
                 continue
             entry = node.get(spec.key)
-            if entry is None or _is_null(entry.value):
+            if entry is None or is_null(entry.value) or (into in self._empty_is_default and is_empty(entry.value)):
                 if spec.required:
                     raise self._error(
                         f"is missing; give {describe(spec.hint, spec.bounds)}", _join(path, spec.key), node.line
@@ -139,7 +142,7 @@ class Binder:
         members = union_members(hint)
         if len(members) > 1:
             return self._union(node, hint, members, path, bounds, line)
-        if is_optional(hint) and _is_null(node):
+        if is_optional(hint) and is_null(node):
             return None
         (hint,) = members
         if hint is Secret:
@@ -334,10 +337,6 @@ def _show(node: Node) -> str:
     if node.kind == "null":
         return "nothing"
     return f'"{node.text}"' if len(node.text) <= _SHOWN else f'"{node.text[:_SHOWN]}…"'
-
-
-def _is_null(node: Node) -> bool:
-    return isinstance(node, ScalarNode) and node.kind == "null"
 
 
 def _join(path: str, key: str) -> str:

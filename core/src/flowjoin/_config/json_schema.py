@@ -2,7 +2,7 @@
 
 What the schema cannot say (names unique, bounds of durations) the loader checks; what it says is what
 the loader takes: a file the loader accepts in strict mode is valid, apart from scalars that only YAML
-1.1 takes for something else (``on``, ``0x10``).
+1.1 takes for something else (``on``, ``0x10``) and empty texts that take the default.
 """
 
 from __future__ import annotations

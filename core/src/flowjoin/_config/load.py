@@ -21,7 +21,7 @@ from flowjoin._config.model import (
     RecordContents,
     Spool,
 )
-from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, read_document
+from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, is_empty, read_document
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError
 from flowjoin._model.information_element import InformationElement
@@ -31,8 +31,8 @@ __all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
 
 _TLS_UNAVAILABLE: Final = "TLS collectors are not available in this version; use tcp or udp"
 _TRANSPORTS: Final[dict[str, CollectorProtocol | None]] = {"tls": "tls", "tcp": "tcp", "udp": "udp", "none": None}
-# where an unknown key is a warning: Antrea ignores it, and its files must work
-_LENIENT: Final = frozenset(
+# dataclasses with Antrea's keys: it ignores an unknown key, and fills an empty text with the default
+_ANTREAS: Final = frozenset(
     (Config, RecordContents, ApiServer, FlowStreamService, *antrea.SECTIONS.values(), *antrea.NESTED)
 )
 
@@ -146,8 +146,12 @@ class _Loading:
         self._document = document
         self._source = source
         self._notices: list[Notice] = []
-        lenient = frozenset() if strict else _LENIENT
-        self._binder = Binder(source=source, lenient=lenient, report=None if strict else self._report_unknown)
+        self._binder = Binder(
+            source=source,
+            lenient=frozenset() if strict else _ANTREAS,
+            empty_is_default=_ANTREAS,
+            report=None if strict else self._report_unknown,
+        )
 
     def load(self) -> LoadedConfig:
         document = self._document
@@ -171,6 +175,7 @@ class _Loading:
             collectors=self._collectors(config, protocol),
             exporters=(*made, *config.exporters),
         )
+        self._distinct_addresses(config)
         for key, entries in (
             ("sources", config.sources),
             ("enrichers", config.enrichers),
@@ -192,8 +197,8 @@ class _Loading:
     def _check_mode(self) -> None:
         """In Antrea's words, which people search for."""
         entry = self._document.get("mode")
-        if entry is None or not isinstance(entry.value, ScalarNode) or entry.value.kind == "null":
-            return  # absent, or the binder refuses it
+        if entry is None or not isinstance(entry.value, ScalarNode) or is_empty(entry.value):
+            return  # the default, or the binder refuses it
         if entry.value.text not in ("Aggregate", "Proxy"):
             problem = f"unsupported FlowAggregator mode {entry.value.text[:60]}; write Aggregate or Proxy"
             raise self._error(problem, "mode")
@@ -236,6 +241,16 @@ class _Loading:
             return ()
         return (Collector(protocol=protocol),)
 
+    def _distinct_addresses(self, config: Config) -> None:
+        seen: dict[tuple[bool, str], int] = {}
+        for index, collector in enumerate(config.collectors):
+            if collector.address.port == 0:  # each gets a port of its own
+                continue
+            first = seen.setdefault((collector.protocol == "udp", str(collector.address)), index)
+            if first != index:
+                problem = f"collectors[{first}] listens on {collector.address} already; give each its own"
+                raise self._error(problem, f"collectors[{index}].address")
+
     def _unavailable(self, config: Config) -> ConfigError | None:
         for index, collector in enumerate(config.collectors):
             if collector.protocol == "tls":
@@ -274,7 +289,7 @@ class _Loading:
 
     def _given(self, key: str) -> bool:
         entry = self._document.get(key)
-        return entry is not None and not (isinstance(entry.value, ScalarNode) and entry.value.kind == "null")
+        return entry is not None and not is_empty(entry.value)
 
     def _error(self, problem: str, path: str) -> ConfigError:
         return ConfigError(problem, path=path, line=self._line(path), source=self._source)

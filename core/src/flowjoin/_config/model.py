@@ -41,6 +41,7 @@ __all__ = [
 CollectorProtocol: TypeAlias = Literal["udp", "tcp", "tls"]
 
 DEFAULT_ENTERPRISE: Final = 32473  # RFC 5612: for elements that have no number of their own
+_API_PORT: Final = 10348
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 
 
@@ -190,7 +191,7 @@ class Limits:
 class ApiServer:
     """The HTTP server."""
 
-    api_port: Annotated[int, Bounds(0, 65535), "port on 127.0.0.1; address wins"] = 10348
+    api_port: Annotated[int, Bounds(0, 65535), "port on 127.0.0.1, 0 is the default; address wins"] = _API_PORT
     address: Annotated[Endpoint | None, "where it listens; default 127.0.0.1 and apiPort"] = None
     tls_cipher_suites: Annotated[str, "comma separated names; empty leaves the library's choice"] = ""
     tls_min_version: Annotated[str, "VersionTLS10 to VersionTLS13; empty leaves the library's choice"] = ""
@@ -198,7 +199,7 @@ class ApiServer:
     @property
     def endpoint(self) -> Endpoint:
         """Where it listens."""
-        return self.address or Endpoint(host="127.0.0.1", port=self.api_port)
+        return self.address or Endpoint(host="127.0.0.1", port=self.api_port or _API_PORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

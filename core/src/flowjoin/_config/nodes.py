@@ -15,7 +15,7 @@ import yaml
 
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["Entry", "Kind", "MappingNode", "Node", "ScalarNode", "SequenceNode", "read_document"]
+__all__ = ["Entry", "Kind", "MappingNode", "Node", "ScalarNode", "SequenceNode", "is_empty", "is_null", "read_document"]
 
 Kind: TypeAlias = Literal["null", "bool", "int", "float", "str"]
 
@@ -78,6 +78,16 @@ class MappingNode:
 Node: TypeAlias = ScalarNode | SequenceNode | MappingNode
 
 
+def is_null(node: Node) -> bool:
+    """Whether nothing stands there."""
+    return isinstance(node, ScalarNode) and node.kind == "null"
+
+
+def is_empty(node: Node) -> bool:
+    """Whether nothing or an empty text stands there."""
+    return isinstance(node, ScalarNode) and (node.kind == "null" or not node.text)
+
+
 def read_document(text: str, source: str | None = None) -> MappingNode | None:
     """The document's top mapping; None for an empty file or one of comments only.
 
@@ -90,7 +100,7 @@ def read_document(text: str, source: str | None = None) -> MappingNode | None:
     if root is None:
         return None
     node = _Converter(source).convert(root, depth=1, tail=())
-    if isinstance(node, ScalarNode) and node.kind == "null":
+    if is_null(node):
         return None
     if not isinstance(node, MappingNode):
         raise ConfigError("the file must hold keys and values, as in 'mode: Aggregate'", line=node.line, source=source)

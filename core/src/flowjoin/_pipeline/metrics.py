@@ -40,6 +40,7 @@ _COUNTERS: Final = {
     "flows_evicted": "Flows that left early at the limit of stored flows.",
     "rows": "Rows exported from the table.",
     "counters_clamped": "Deltas or throughputs that would have been negative.",
+    "times_clamped": "Records of plain flows that said they ended before they began.",
     "strings_dropped": "Strings stored empty at their limit.",
     "http_vals_replaced": "httpVals that could not be merged as JSON.",
 }
@@ -73,7 +74,7 @@ def pipeline_metrics(books: Books, health: tuple[ComponentHealth, ...], lost_log
     yield gauge_family("component", "degraded", "1 while a component fails and is tried again.", degraded)
     failures = {row.component: float(row.failures) for row in health}
     yield counter_family("component", "failures", "How often a component failed.", failures)
-    yield counter_family("log", "lost_lines", "Lines that standard error did not take.", lost_log_lines)
+    yield counter_family("telemetry", "lost_lines", "Lines that standard error did not take.", lost_log_lines)
 
 
 def _kernel_metrics(kernel: KernelStatistics) -> Iterator[Metric]:

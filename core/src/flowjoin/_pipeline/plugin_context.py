@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._pipeline.lookups import Lookups
@@ -15,6 +15,9 @@ from flowjoin.api._types import Counter, Logger
 __all__ = ["InstanceContext"]
 
 ProtocolT = TypeVar("ProtocolT")
+
+# A plugin of such a name must not write into the core's figures.
+_OWN_COMPONENTS: Final = frozenset({"collector", "component", "enricher", "kernel", "lane", "source", "telemetry"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,8 @@ class InstanceContext:
     def counter(self, name: str, documentation: str) -> Counter:
         """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""
         component = re.sub("[^a-z0-9]+", "_", self.plugin.lower()).strip("_")
+        if component in _OWN_COMPONENTS:
+            component += "_plugin"
         return self.metrics.counter(component, name, documentation, name=self.name)
 
     def lookup(self, protocol: type[ProtocolT]) -> ProtocolT:

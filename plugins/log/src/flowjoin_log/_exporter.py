@@ -93,7 +93,12 @@ class _LogExporter:
             await trio.lowlevel.checkpoint()
         if chunks:
             try:
-                written = await trio.to_thread.run_sync(self._destination.write, chunks, limiter=self._limiter)
+                written = await trio.to_thread.run_sync(
+                    self._destination.write,
+                    chunks,
+                    abandon_on_cancel=self._destination.may_stall,
+                    limiter=self._limiter,
+                )
             except OSError as exc:
                 problem = f"cannot write {self._path}: {exc.strerror or exc}"
                 raise RetryableExportError(problem, retry_after=_RETRY_SECONDS) from exc

@@ -45,7 +45,13 @@ class Written:
 
 
 class Destination(Protocol):
-    """Where lines go; every method may block."""
+    """Where lines go; every method may block.
+
+    Attributes:
+        may_stall: whether a write can wait for somebody for ever, so that whoever waits for it may leave.
+    """
+
+    may_stall: bool
 
     def open(self) -> None: ...
     def write(self, chunks: Sequence[bytes]) -> Written: ...
@@ -65,6 +71,8 @@ class _Opened:
 
 class RotatingFile:
     """Appends chunks of whole lines; between two chunks it may rotate."""
+
+    may_stall = False
 
     def __init__(
         self, path: Path, *, max_octets: int, header: bytes, clock: Callable[[], float], writing: Lock | None = None
@@ -214,25 +222,31 @@ class RotatingFile:
 class StandardOutput:
     """The process's standard output, whatever it is connected to; not rotated."""
 
+    may_stall = True
+
     def __init__(self, header: bytes, descriptor: int = 1) -> None:
         self._header = header
         self._source = descriptor
         self._descriptor: int | None = None
+        self._writing = Lock()
 
     def open(self) -> None:
         self._descriptor = os.dup(self._source)
 
     def write(self, chunks: Sequence[bytes]) -> Written:
-        assert self._descriptor is not None, "it was opened"
-        data = self._header + b"".join(chunks)
-        _write_all(self._descriptor, data)
-        self._header = b""
-        return Written(octets=len(data))
+        with self._writing:
+            assert self._descriptor is not None, "it was opened"
+            data = self._header + b"".join(chunks)
+            _write_all(self._descriptor, data)
+            self._header = b""
+            return Written(octets=len(data))
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
+        # A write that nobody waits for any more still has the descriptor: closing it could give its number away.
+        if self._descriptor is not None and self._writing.acquire(blocking=False):
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._writing.release()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

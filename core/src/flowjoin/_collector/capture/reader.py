@@ -10,6 +10,7 @@ FILE_TRUNCATED.
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -238,7 +239,20 @@ def open_capture(path: Path | str, *, ports: Collection[int] | None = None) -> I
         OSError: the file cannot be opened.
     """
     if str(path) == "-":
-        yield CaptureReader(sys.stdin.buffer, ports=ports)
+        yield CaptureReader(_standard_input(), ports=ports)
         return
     with Path(path).open("rb", buffering=_BUFFER_OCTETS) as file:
         yield CaptureReader(file, ports=ports)
+
+
+def _standard_input() -> BinaryReader:
+    """Standard input with a buffer of its own.
+
+    A reader that was interrupted may have left a thread behind that waits in ``read``. Python, when it ends, wants the
+    buffer of ``sys.stdin`` for itself, and aborts when somebody has it.
+    """
+    try:
+        descriptor = sys.stdin.fileno()
+    except io.UnsupportedOperation:  # not the process's own
+        return sys.stdin.buffer
+    return open(descriptor, "rb", buffering=_BUFFER_OCTETS, closefd=False)  # nobody may close it

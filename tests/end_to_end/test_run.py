@@ -1,0 +1,201 @@
+"""``flowjoin run`` as a process: real sockets, real signals, exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_traffic import agent_messages
+
+from flowjoin._generator.config import TrafficConfig
+
+pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
+
+pytestmark = pytest.mark.slow
+
+
+class Program:
+    """A running flowjoin whose log lines are read as they come."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "flowjoin", "run", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.errors: list[str] = []
+
+    def wait_line(self, event: str) -> dict[str, Any]:
+        """The next log line of an event."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.errors.append(line)
+            if line.startswith("{"):
+                facts: dict[str, Any] = json.loads(line)
+                if facts["event"] == event:
+                    return facts
+        raise AssertionError(f"no line {event}: {''.join(self.errors)}")
+
+    def finish(self) -> int:
+        """Wait for its end."""
+        _, rest = self.process.communicate(timeout=60)
+        self.errors.append(rest)
+        return self.process.returncode
+
+    @property
+    def text(self) -> str:
+        return "".join(self.errors)
+
+
+Run = Callable[..., Program]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    programs: list[Program] = []
+
+    def start(*arguments: str) -> Program:
+        programs.append(Program(*arguments))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        if program.process.poll() is None:
+            program.process.kill()
+        program.process.communicate()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Callable[..., str]:
+    def write(text: str = "", exporter: str = "", name: str = "flowjoin.yaml") -> str:
+        path = tmp_path / name
+        path.write_text(
+            f"stateDirectory: {tmp_path}/state\n"
+            'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
+            f"exporters: [{{type: log, path: {tmp_path}/flows.csv{exporter}}}]\n" + text
+        )
+        return str(path)
+
+    return write
+
+
+def send(address: str, traffic: TrafficConfig) -> None:
+    """Every agent's Messages over one connection each; returns when they are read to the end."""
+    host, _, port = address.rpartition(":")
+    streams: dict[int, socket.socket] = {}
+    for message, session in agent_messages(traffic):
+        if session.serial not in streams:
+            streams[session.serial] = socket.create_connection((host, int(port)))
+        streams[session.serial].sendall(message)
+    for stream in streams.values():
+        stream.shutdown(socket.SHUT_WR)
+        assert stream.recv(1) == b""  # the collector closes when it has read everything
+        stream.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_delivers_every_ready_flow_and_ends_with_0_and_the_books(
+    run: Run, config: Callable[..., str], tmp_path: Path, number: signal.Signals
+) -> None:
+    program = run("-c", config())
+    (address,) = program.wait_line("ready")["addresses"]
+    send(address, TrafficConfig(flows=100, seed=2))
+    program.process.send_signal(number)
+
+    assert program.finish() == 0
+    assert len((tmp_path / "flows.csv").read_text().splitlines()) == 100
+    assert "100 created: 100 exported to the end" in program.text
+    assert "100 delivered" in program.text
+
+
+def test_a_second_process_on_the_same_state_directory_ends_with_2(run: Run, config: Callable[..., str]) -> None:
+    path = config()
+    first = run("-c", path)
+    first.wait_line("ready")
+    second = run("-c", path)
+
+    assert second.finish() == 2
+    assert f"is in use by process {first.process.pid}" in second.text
+    first.process.terminate()
+    assert first.finish() == 0
+
+
+def test_an_address_in_use_ends_with_1_and_one_sentence(run: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        path = tmp_path / "flowjoin.yaml"
+        path.write_text(
+            f'stateDirectory: {tmp_path}/state\ncollectors: [{{protocol: tcp, address: "127.0.0.1:{port}"}}]\n'
+        )
+        program = run("-c", str(path))
+        assert program.finish() == 1
+    assert "Traceback" not in program.text
+    assert f"127.0.0.1:{port}" in program.text
+
+
+def test_a_state_directory_that_cannot_be_used_ends_with_2(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "flowjoin.yaml"
+    path.write_text(f"stateDirectory: {tmp_path}/file/state\nsources: []\naggregatorTransportProtocol: None\n")
+    program = run("-c", str(path))
+
+    assert program.finish() == 2
+    assert "stateDirectory" in program.text
+    assert "Traceback" not in program.text
+
+
+def test_rows_that_nobody_took_end_with_1_after_the_grace_period(
+    run: Run, config: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "flows.csv").mkdir()  # a destination that cannot be opened
+    program = run("-c", config("shutdownGracePeriod: 200ms\n"))
+    (address,) = program.wait_line("ready")["addresses"]
+    send(address, TrafficConfig(flows=10))
+    program.process.terminate()
+
+    assert program.finish() == 1
+    assert "grace_period_over" in program.text
+
+
+def test_a_second_signal_stops_at_once(run: Run, config: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "flows.csv").mkdir()
+    program = run("-c", config("shutdownGracePeriod: 1h\n"))
+    (address,) = program.wait_line("ready")["addresses"]
+    send(address, TrafficConfig(flows=10))
+    program.process.terminate()
+    program.wait_line("draining")
+    program.process.terminate()
+
+    assert program.finish() == 1
+    assert "held" in program.text
+
+
+def test_the_demo_shows_joined_flows_and_ends_with_0(run: Run) -> None:
+    program = run("--demo")
+    assert program.process.stdout is not None
+    flows = 0
+    for line in program.process.stdout:
+        flows += " TCP " in line or " UDP " in line
+        if flows == 3:
+            break
+    program.process.send_signal(signal.SIGINT)
+
+    assert flows == 3
+    assert program.finish() == 0
+    assert "exporter terminal" in program.text
+
+
+@pytest.mark.parametrize("arguments", [(), ("-c", "x.yaml", "--demo")])
+def test_it_must_be_said_what_to_run(run: Run, arguments: tuple[str, ...]) -> None:
+    program = run(*arguments)
+
+    assert program.finish() == 2
+    assert "write -c FILE" in program.text
