@@ -9,6 +9,7 @@ matter to a collector; totals never shrink; a half's end moves on with each roun
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from random import Random
 from typing import Final
@@ -44,8 +45,8 @@ class _Ports:
         if used == len(self._ports):
             return None
         self._used[address] = used + 1
-        # A stride without a common divisor visits every port once, and not in the order of time.
-        return self._ports[(used * 10_007 + len(address) * 811) % len(self._ports)]
+        # A stride without a common divisor visits every port once; each address begins somewhere else.
+        return self._ports[(used * 10_007 + zlib.crc32(address.encode())) % len(self._ports)]
 
 
 class Traffic:
