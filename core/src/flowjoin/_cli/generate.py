@@ -18,7 +18,7 @@ from flowjoin._cli.commands import CommandError
 from flowjoin._collector.config import CollectorAddress
 from flowjoin._generator.config import MAX_FLOWS_PER_NODE, TrafficConfig
 from flowjoin._generator.process import GeneratorConfig, TrafficTotals, generate
-from flowjoin._generator.traffic import records_planned
+from flowjoin._generator.shares import records_planned
 from flowjoin._model.errors import DestinationError
 
 __all__ = ["add_arguments", "run"]

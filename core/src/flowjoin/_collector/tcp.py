@@ -140,13 +140,21 @@ class TcpCollectingProcess:
             self._intake.close_session(session)
             await trio.aclose_forcefully(stream)
         report = self._intake.log.info if cause in _PROPER_ENDS else self._intake.log.warning
-        report("connection_closed", address=str(self.address), original_exporter=str(session), cause=cause)
+        report(
+            "connection_closed",
+            address=str(self.address),
+            original_exporter=session.peer,
+            port=session.peer_port,
+            cause=cause,
+        )
 
     async def _read(self, stream: trio.abc.ReceiveStream, session: TransportSession) -> str:
         framer = MessageFramer()
         heard_at = trio.current_time()
         while True:
+            held_at = trio.current_time()
             await self._intake.wait_until_ready()
+            heard_at += trio.current_time() - held_at  # while we did not listen, the peer was not silent
             with trio.CancelScope(deadline=heard_at + self._limits.idle_timeout) as scope:
                 if self._is_stopping:
                     scope.deadline = min(trio.current_time() + _QUIET_SECONDS, self._last_read_at)
