@@ -281,3 +281,34 @@ def test_it_must_be_said_what_to_run(run: Run, arguments: tuple[str, ...]) -> No
 
     assert program.finish() == 2
     assert "write -c FILE" in program.text
+
+
+BUG = """
+import sys
+from flowjoin import __main__
+from flowjoin._kernel import python_kernel
+
+ticks = []
+
+def broken(self, now):
+    ticks.append(now)
+    if len(ticks) > 1:
+        raise AssertionError("these tables do not agree")
+    return ()
+
+python_kernel.PythonKernel.tick = broken
+sys.exit(__main__.main())
+"""
+
+
+def test_a_bug_of_the_core_ends_it_with_1_a_report_and_the_books(config: Callable[..., str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUG, "run", "-c", config()], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if '"core_failed"' in line]
+    assert json.loads(line)["problem"] == "AssertionError: these tables do not agree"
+    assert "exporter log" in done.stderr  # of the books
+    assert 'raise AssertionError("these tables' not in done.stderr
+    assert ", in broken" in done.stderr  # where it was
