@@ -6,8 +6,7 @@ Invariant: a Message is read to its end or first fault before any of its records
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from flowjoin._kernel.init_times import InitTimes
 from flowjoin._kernel.interface import CompilePlan, KernelStatistics
@@ -35,8 +34,7 @@ RowsT = TypeVar("RowsT")
 _MAXIMUM_PLANS = 4_096  # distinct Templates; beyond it all are compiled anew as their data comes
 
 
-@dataclass(frozen=True, slots=True)
-class DataSet(Generic[RowsT]):
+class DataSet(NamedTuple, Generic[RowsT]):
     """Records about flows, what was compiled for their Template, and what was told about their original exporter.
 
     Attributes:
