@@ -297,7 +297,8 @@ async def test_large_datagrams_come_in_pieces_and_a_wake_up_ends_when_its_time_i
             await trio.lowlevel.checkpoint()
             calls.append(len(intake.calls))
         assert intake.calls == [5] * 6  # 65536 octets are reached
-        assert all(after - before <= 1 for before, after in itertools.pairwise(calls))  # others run in between
+        # others run in between; two, because trio runs the tasks of one round in any order
+        assert all(after - before <= 2 for before, after in itertools.pairwise(calls))
         assert [message[-4:] for message in intake.messages] == [
             make_message(number, payload=16_000)[-4:] for number in range(30)
         ]
