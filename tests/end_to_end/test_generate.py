@@ -410,3 +410,16 @@ def test_shares_that_do_not_fit_end_with_2_and_a_closed_port_with_1(capsys):
         port = closed.getsockname()[1]
     assert main(["generate", "--to", f"tcp://127.0.0.1:{port}", "--flows", "1"]) == 1
     assert f"nobody listens at tcp 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("destination", "problem"),
+    [
+        ("udp://a..b:5", "the name 'a..b' is not known"),
+        ("tcp://a..b:5", "the name 'a..b' is not known"),
+        ("udp://255.255.255.255:9", "cannot send to udp 255.255.255.255:9: Permission denied"),
+    ],
+)
+def test_a_destination_that_cannot_be_is_one_sentence(capsys, destination, problem):
+    assert main(["generate", "--to", destination, "--flows", "1"]) == 1
+    assert capsys.readouterr().err == f"flowjoin: {problem}\n"

@@ -140,9 +140,10 @@ async def _resolve(address: CollectorAddress) -> list[str]:
         found = await trio.socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-    except OSError as exc:
+    except (OSError, UnicodeError) as exc:  # UnicodeError: a label that is empty or longer than 63 octets
+        reason = exc.strerror or exc if isinstance(exc, OSError) else "it is no host name"
         raise BindError(
-            f"cannot listen on {address}: the name {address.host!r} is not known ({exc.strerror or exc})",
+            f"cannot listen on {address}: the name {address.host!r} is not known ({reason})",
             address=str(address),
         ) from exc
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

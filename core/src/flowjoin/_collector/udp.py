@@ -1,9 +1,10 @@
 """IPFIX over UDP (RFC 7011 section 10.3): one datagram is one Message.
 
 Strategy: one task waits until the socket is readable, takes what is there without waiting again, and
-hands all of it over in one call. A wake-up has a budget of datagrams that adapts, so that a slow
-kernel does not hold trio's thread for more than a slice; waiting for readability lets every other
-task run in between, also when the next datagram is there already.
+hands it over in one call, or several where datagrams are large. A wake-up has a budget of datagrams
+that adapts, and ends between two calls when its time is over, so that neither a slow kernel nor what a
+sender makes expensive holds trio's thread for long; waiting for readability lets every other task run
+in between, also when the next datagram is there already.
 
 Invariant: a datagram that we read is handed over, whatever happens next.
 """
@@ -28,6 +29,8 @@ __all__ = ["UdpCollectingProcess"]
 
 # One octet more than any UDP payload can have, so that none is ever cut.
 _BUFFER_OCTETS: Final = 65536
+# Handed over at once, as much as TCP reads at once: what one call can cost is in proportion to it.
+_PIECE_OCTETS: Final = 65536
 _LEAST_BUDGET: Final = 8
 _REOPEN_AFTER: Final = 0.1
 _REOPEN_AT_MOST: Final = 5.0
@@ -98,8 +101,13 @@ class UdpCollectingProcess:
         self._peers.advance(began)
         messages: list[bytes | memoryview] = []
         sessions: list[TransportSession] = []
-        read, error = 0, None
+        read, octets, error = 0, 0, None
         while read < self._budget:
+            if octets >= _PIECE_OCTETS:
+                self._hand_over(messages, sessions, began)
+                messages, sessions, octets = [], [], 0
+                if trio.current_time() - began > self._limits.slice_seconds:
+                    break
             try:
                 length, address = self._socket.recvfrom_into(self._buffer)
             except BlockingIOError:
@@ -114,6 +122,7 @@ class UdpCollectingProcess:
                 continue
             messages.append(bytes(self._view[:length]))
             sessions.append(session)
+            octets += length
         if messages:
             self._hand_over(messages, sessions, began)
         if read == self._budget:
