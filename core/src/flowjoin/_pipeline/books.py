@@ -117,6 +117,7 @@ class Books:
                 "older than known": kernel.records_older,
                 **{f"rejected, {reason}": count for reason, count in kernel.records_rejected.items()},
                 "sets without template": kernel.sets_without_template,
+                "of them waited in vain": kernel.held_sets_expired,
             },
         )
         yield _line(
