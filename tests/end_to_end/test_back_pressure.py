@@ -13,7 +13,6 @@ import pytest
 import trio
 from hand_made import data_set, message, template_set
 
-from flowjoin._collector.config import CollectorAddress
 from flowjoin._config.load import load_config
 from flowjoin._config.plugin_settings import bind_plugins
 from flowjoin._kernel import flow_table, proxy, python_kernel
@@ -95,7 +94,7 @@ async def test_nothing_is_refused_and_memory_is_bounded(tmp_path: Path, monkeypa
     stop = Stop()
     outcomes: list[Outcome] = []
 
-    async def send(address: CollectorAddress, connection: int) -> None:
+    async def send(address: Endpoint, connection: int) -> None:
         async with await trio.open_tcp_stream(address.host, address.port) as stream:
             await stream.send_all(_messages(connection))
             await stream.send_eof()
