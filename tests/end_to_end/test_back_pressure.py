@@ -13,6 +13,7 @@ import pytest
 import trio
 from hand_made import data_set, message, template_set
 
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._config.load import load_config
 from flowjoin._config.plugin_settings import bind_plugins
 from flowjoin._kernel import flow_table, proxy, python_kernel
