@@ -15,7 +15,6 @@ from flowjoin._kernel.flow_table import MAXIMUM_DEPARTED
 from flowjoin._kernel.intake import DataSet, Intake, Notices
 from flowjoin._kernel.interface import CompilePlan, IngestResult, KernelLimits, KernelStatistics
 from flowjoin._kernel.original_exporters import NO_IPV4, NO_IPV6, OriginalExporters
-from flowjoin._kernel.plain import UNKNOWN_DIRECTION
 from flowjoin._kernel.plain_times import PlainTimes
 from flowjoin._kernel.python_kernel import DUE_ROWS
 from flowjoin._kernel.rows import Row, RowReader, positions_of
@@ -26,7 +25,7 @@ from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._model.flow_schema import ADDRESS_ELEMENTS, AddressFamily, FlowOrigin, FlowSchema
 from flowjoin._model.information_element import InformationElement, Value
 from flowjoin._model.plan import Plan
-from flowjoin._model.schemas import FlowSchemas
+from flowjoin._model.schemas import UNKNOWN_DIRECTION, FlowSchemas
 from flowjoin._model.state_layout import Storage, storage_of
 from flowjoin._model.template import FieldSpecifier, Template
 from flowjoin._model.transport_session import TransportSession
