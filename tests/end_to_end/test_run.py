@@ -104,6 +104,18 @@ def send(address: str, traffic: TrafficConfig) -> None:
         stream.close()
 
 
+def test_sighup_is_answered_and_does_not_end_the_run(run: Run, config: Callable[..., str], tmp_path: Path) -> None:
+    program = run("-c", config())
+    (address,) = program.wait_line("ready")["addresses"]
+    program.process.send_signal(signal.SIGHUP)
+    program.wait_line("reload_unavailable")
+    send(address, TrafficConfig(flows=10, seed=2))
+    program.process.send_signal(signal.SIGTERM)
+
+    assert program.finish() == 0
+    assert len((tmp_path / "flows.csv").read_text().splitlines()) == 10
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_delivers_every_ready_flow_and_ends_with_0_and_the_books(
     run: Run, config: Callable[..., str], tmp_path: Path, number: signal.Signals
