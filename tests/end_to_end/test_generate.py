@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import time
+from dataclasses import replace
 from functools import partial
 from xml.etree import ElementTree
 
@@ -269,6 +270,43 @@ async def test_nobody_listening_is_said():
         await generate(config)
 
 
+@pytest.mark.parametrize("protocol", ["udp", "tcp"])
+@pytest.mark.parametrize("after", [0, 1, 40])
+async def test_cancelled_anywhere_it_closes_what_it_opened(protocol, after):
+    ended = []
+
+    async def read(stream):
+        async for _ in stream:
+            pass
+        ended.append(stream)
+
+    async with Receiver() as receiver, trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, read, [listener])
+        config = config_for(receiver, protocol=protocol, flows=100)
+        if protocol == "tcp":
+            config = replace(config, port=listener.socket.getsockname()[1])
+        sent = 0
+
+        def progress(records):
+            nonlocal sent
+            sent += records
+            if sent >= after:
+                scope.cancel()
+
+        with trio.CancelScope() as scope:
+            if after == 0:
+                scope.cancel()
+            await generate(config, progress=progress)
+        assert scope.cancelled_caught
+        assert sent == after
+        if protocol == "tcp" and after:
+            with trio.fail_after(20):
+                while len(ended) < config.traffic.nodes:
+                    await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+
+
 async def test_over_tcp_each_connection_carries_the_templates_once_and_ends_properly():
     streams = []
 
@@ -350,7 +388,7 @@ def test_the_last_line_is_json_and_with_output_json_the_only_one(capsys):
     [
         (("--to", "127.0.0.1:4739"), "is not udp://HOST:PORT"),
         (("--to", "sctp://127.0.0.1:4739"), "is not udp://HOST:PORT"),
-        (("--to", "udp://127.0.0.1"), "has no port"),
+        (("--to", "udp://127.0.0.1"), "is not host:port"),
         (("--to", "udp://127.0.0.1:0"), "needs a port"),
         (("--to", "udp://127.0.0.1:1", "--rate", "fast"), "not a number of records per second"),
         (("--to", "udp://127.0.0.1:1", "--flows", "-1"), "not a whole number"),
@@ -372,3 +410,16 @@ def test_shares_that_do_not_fit_end_with_2_and_a_closed_port_with_1(capsys):
         port = closed.getsockname()[1]
     assert main(["generate", "--to", f"tcp://127.0.0.1:{port}", "--flows", "1"]) == 1
     assert f"nobody listens at tcp 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("destination", "problem"),
+    [
+        ("udp://a..b:5", "the name 'a..b' is not known"),
+        ("tcp://a..b:5", "the name 'a..b' is not known"),
+        ("udp://255.255.255.255:9", "cannot send to udp 255.255.255.255:9: Permission denied"),
+    ],
+)
+def test_a_destination_that_cannot_be_is_one_sentence(capsys, destination, problem):
+    assert main(["generate", "--to", destination, "--flows", "1"]) == 1
+    assert capsys.readouterr().err == f"flowjoin: {problem}\n"

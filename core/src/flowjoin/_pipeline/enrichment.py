@@ -17,6 +17,7 @@ from flowjoin._model.errors import PluginContractError
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_schema import FlowOrigin
 from flowjoin._model.information_element import Value
+from flowjoin._model.schemas import unset_value
 from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.supervisor import PluginFailure, keep_open, plugin_code, single_cause
 from flowjoin.api._types import Enricher, EnricherType, Logger
@@ -54,8 +55,7 @@ class EnricherSlot:
         self._log = log
         self._enricher: Enricher | None = None
         self._cause: Exception | None = None
-        self._leave = trio.Event()
-        self._is_closing = False
+        self._failed = trio.Event()
         self._tried = trio.Event()
         self._enriched = self._passed = 0
 
@@ -72,20 +72,14 @@ class EnricherSlot:
         await self._tried.wait()
 
     async def run(self) -> None:
-        """Keep it open until closed."""
+        """Keep it open until cancelled."""
         await keep_open(
             self._component,
             self._open_enricher,
             self._stay_open,
             log=self._log,
             on_failure=lambda _exc: self._tried.set(),
-            is_finished=lambda: self._is_closing,
         )
-
-    def close(self) -> None:
-        """No more rows come."""
-        self._is_closing = True
-        self._leave.set()
 
     def columns(self, batch: FlowBatch) -> Mapping[str, Sequence[Value]] | None:
         """What it says about these rows, fit for ``with_columns``; None while it is down, and if it fails now."""
@@ -98,7 +92,7 @@ class EnricherSlot:
         except PluginFailure as failure:
             self._cause = single_cause(failure)
             self._enricher = None
-            self._leave.set()
+            self._failed.set()
             self._passed += len(batch)
             return None
         self._component.recovered()
@@ -109,19 +103,17 @@ class EnricherSlot:
         if not callable(getattr(enricher, "enrich", None)):
             problem = f"its open yielded a {type(enricher).__name__}, which has no enrich"
             raise PluginFailure from PluginContractError(problem, plugin=self._type.name)
-        self._leave = trio.Event()
+        self._failed = trio.Event()
         self._cause = None
         self._enricher = enricher
         self._component.opened()
         self._tried.set()
         self._log.info("enricher_opened")
         try:
-            if not self._is_closing:
-                await self._leave.wait()
+            await self._failed.wait()
         finally:
             self._enricher = None
-        if self._cause is not None:
-            raise PluginFailure from self._cause
+        raise PluginFailure from self._cause
 
     def _checked(self, batch: FlowBatch, given: object) -> Mapping[str, Sequence[Value]]:
         """The columns with every given value as it was.
@@ -137,23 +129,23 @@ class EnricherSlot:
                 raise self._breach(f"enrich gave the element {name!r}, which its type does not declare")
             if name not in batch.schema and batch.schema.origin not in _WITHOUT_FLOW:
                 continue  # an element it fills, of which this kind of flow has none
-            columns[name] = self._only_where_default(batch, name, column)
+            columns[name] = self._only_where_unset(batch, name, column)
         try:
             batch.with_columns(columns)
         except (ValueError, TypeError) as exc:
             raise self._breach(f"enrich gave a column that does not fit: {exc}") from exc
         return columns
 
-    def _only_where_default(self, batch: FlowBatch, name: str, column: Sequence[Value]) -> Sequence[Value]:
+    def _only_where_unset(self, batch: FlowBatch, name: str, column: Sequence[Value]) -> Sequence[Value]:
         if len(column) != len(batch):
             raise self._breach(f"enrich gave {len(column)} values of {name} for {len(batch)} rows")
         if name not in batch.schema:
             return column
-        default = batch.schema.registry.by_name(name).default
+        unset = unset_value(batch.schema.registry.by_name(name))
         given = batch.column(name).tolist()
-        if all(value == default for value in given):
+        if all(value == unset for value in given):
             return column
-        return [new if value == default else value for value, new in zip(given, column, strict=True)]
+        return [new if value == unset else value for value, new in zip(given, column, strict=True)]
 
     def _breach(self, problem: str) -> PluginContractError:
         return PluginContractError(problem, plugin=self._type.name)
