@@ -1,8 +1,8 @@
 """A batch as an insert, beside clickhouse-connect's own forms of the same rows.
 
 ``pytest tests/benchmarks/test_clickhouse_insert.py --benchmark-enable --benchmark-columns=median`` prints the time for
-50,000 rows of 51 columns: rows a second are 50,000 over the median. Encoding only; compression and the engine's time come
-on top and are measured by the last two.
+50,000 rows of 51 columns: rows a second are 50,000 over the median. The first three encode only; compression and the
+engine's time come on top and are measured by the last two.
 """
 
 from __future__ import annotations

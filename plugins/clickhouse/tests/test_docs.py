@@ -41,6 +41,6 @@ def test_each_counter_and_event_is_there() -> None:
     counters = re.findall(r'\.counter\("(\w+)"', SOURCES)
     events = set(re.findall(r'\blog\.\w+\(\s*"(\w+)"', SOURCES)) | set(re.findall(r'_log\.\w+\(\s*"(\w+)"', SOURCES))
     assert len(counters) == 5
-    assert len(events) == 6
+    assert len(events) == 7
     for name in [*(f"flowjoin_clickhouse_{counter}_total" for counter in counters), *events]:
         assert f"| `{name}` |" in PAGE, name

@@ -31,8 +31,7 @@ def config(server: ClickHouseProcess, database: str, password: str) -> ClickHous
         database=database,
         password=Secret("env", "CH_PASSWORD"),
         create_schema=True,
-        connect_timeout=1.0,
-        timeout=1.0,
+        timeout=60.0,
         schema=SchemaConfig(ttl=0.0),
     )
 
@@ -96,12 +95,15 @@ async def test_rows_in_are_rows_out_under_each_fault(
 ) -> None:
     batches = [numbered_flows(50, first=50 * number).with_id(f"instance/lane/1/{number}") for number in range(2)]
     ctx = context()
+    is_slow = "delay" in fault
+    config = dataclasses.replace(config, timeout=1.0 if is_slow else 60.0)
     async with open_clickhouse(config, ctx) as exporter:
         await deliver(exporter, batches[0])
         for batch in batches[1:]:
             server.arm(match="INSERT INTO", times=2, **fault)
             problems = await deliver(exporter, batch)
-            assert len(problems) == 2, problems
+            # A busy machine may be too slow once more than it was told to be.
+            assert len(problems) >= 2 if is_slow else len(problems) == 2, problems
             assert all(server.url in problem for problem in problems)
     # An insert that was answered too late is still under way in the server: the answer comes when it is done.
     wait_until(lambda: sums(server, config.database) == expected(batches))
@@ -192,7 +194,7 @@ async def test_create_schema_gives_an_existing_table_and_its_view_their_windows(
     assert server.query(f"SELECT count(), max(sourcePodName) != '' FROM {name}.flows") == [[5, 1]]
 
 
-async def test_missing_columns_are_named_once_a_try_and_rows_wait_until_they_are_there(
+async def test_missing_columns_are_named_once_and_rows_wait_until_they_are_there(
     server: ClickHouseProcess, config: ClickHouseConfig
 ) -> None:
     ctx = context()
@@ -245,8 +247,10 @@ async def test_an_unknown_table_and_a_wrong_password_wait_for_the_operator(
         with pytest.raises(RetryableExportError, match=rf"there is no table {config.database}\.flows; create it"):
             await exporter.export(batch)
     right = config.password.reveal() if config.password else ""
-    async with open_clickhouse(config, context()) as exporter:
-        monkeypatch.setenv("CH_PASSWORD", "wrong-horse")
+    monkeypatch.setenv("CH_PASSWORD", "wrong-horse")
+    ctx = context()
+    async with open_clickhouse(config, ctx) as exporter:
+        assert [line.event for line in ctx.log.lines] == ["server_not_reached"]
         problems = await deliver(exporter, batch, between=lambda: monkeypatch.setenv("CH_PASSWORD", right))
         assert len(problems) == 1
         assert "Authentication failed" in problems[0]

@@ -59,6 +59,7 @@ class _ClickHouseExporter:
         self._connection: Connection | None = None
         self._target: Target | None = None
         self._promise = ""  # the last one that was logged
+        self._complaint = ""  # about the table, as it was logged
         self._ignored: set[str] = set()
 
     async def export(self, batch: FlowBatch) -> None:
@@ -83,6 +84,15 @@ class _ClickHouseExporter:
             raise
         self._rows.inc(len(batch))
 
+    async def connect(self) -> None:
+        """Try to open the table, so that at start and not at the first flow it is said what is wrong or promised."""
+        try:
+            await self._opened()
+        except RetryableExportError as exc:
+            await self.close()
+            if not isinstance(exc, SchemaError):
+                self._log.warning("server_not_reached", problem=str(exc))
+
     async def close(self) -> None:
         """Close the connection, if there is one."""
         connection, self._connection, self._target = self._connection, None, None
@@ -100,8 +110,11 @@ class _ClickHouseExporter:
         try:
             self._target = await self._in_thread(self._connection, self._connection.open)
         except SchemaError as exc:
-            self._log.error("table_not_usable", problem=str(exc), missing_columns=list(exc.missing))
+            if str(exc) != self._complaint:
+                self._complaint = str(exc)
+                self._log.error("table_not_usable", problem=str(exc), missing_columns=list(exc.missing))
             raise
+        self._complaint = ""
         self._connections.inc()
         self._tell(self._target)
         return self._connection, self._target
@@ -202,7 +215,7 @@ def _halves(start: int, stop: int) -> list[tuple[int, int]]:
 
 @asynccontextmanager
 async def open_clickhouse(config: ClickHouseConfig, context: PluginContext) -> AsyncIterator[Exporter]:
-    """Open the exporter; the server need not be there yet, each export tries to reach it.
+    """Open the exporter; if the server cannot be reached now, each export tries again.
 
     Raises:
         ConfigError: an element is unknown, or the embedded engine is not installed.
@@ -217,6 +230,7 @@ async def open_clickhouse(config: ClickHouseConfig, context: PluginContext) -> A
             context.log.warning("certificate_not_verified", cause="tls.insecureSkipVerify is true")
     exporter = _ClickHouseExporter(config, context)
     try:
+        await exporter.connect()
         yield exporter
     finally:
         await exporter.close()
