@@ -388,7 +388,7 @@ def test_the_last_line_is_json_and_with_output_json_the_only_one(capsys):
     [
         (("--to", "127.0.0.1:4739"), "is not udp://HOST:PORT"),
         (("--to", "sctp://127.0.0.1:4739"), "is not udp://HOST:PORT"),
-        (("--to", "udp://127.0.0.1"), "has no port"),
+        (("--to", "udp://127.0.0.1"), "is not host:port"),
         (("--to", "udp://127.0.0.1:0"), "needs a port"),
         (("--to", "udp://127.0.0.1:1", "--rate", "fast"), "not a number of records per second"),
         (("--to", "udp://127.0.0.1:1", "--flows", "-1"), "not a whole number"),

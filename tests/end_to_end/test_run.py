@@ -104,6 +104,18 @@ def send(address: str, traffic: TrafficConfig) -> None:
         stream.close()
 
 
+def test_sighup_is_answered_and_does_not_end_the_run(run: Run, config: Callable[..., str], tmp_path: Path) -> None:
+    program = run("-c", config())
+    (address,) = program.wait_line("ready")["addresses"]
+    program.process.send_signal(signal.SIGHUP)
+    program.wait_line("reload_unavailable")
+    send(address, TrafficConfig(flows=10, seed=2))
+    program.process.send_signal(signal.SIGTERM)
+
+    assert program.finish() == 0
+    assert len((tmp_path / "flows.csv").read_text().splitlines()) == 10
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_delivers_every_ready_flow_and_ends_with_0_and_the_books(
     run: Run, config: Callable[..., str], tmp_path: Path, number: signal.Signals
@@ -281,6 +293,79 @@ def test_it_must_be_said_what_to_run(run: Run, arguments: tuple[str, ...]) -> No
 
     assert program.finish() == 2
     assert "write -c FILE" in program.text
+
+
+PIPED = """collectors: [{protocol: tcp, address: "127.0.0.1:0"}]
+exporters: [{type: log, path: "-", spool: none}]
+"""
+
+
+@pytest.mark.parametrize("is_demo", [True, False])
+def test_when_nobody_reads_standard_output_any_more_it_ends_quietly_with_0(
+    run: Run, tmp_path: Path, is_demo: bool
+) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    path.write_text(PIPED)
+    program = run("--demo") if is_demo else run("-c", str(path))
+    assert program.process.stdout is not None
+    if is_demo:
+        assert program.process.stdout.readline()
+    else:
+        program.wait_line("ready")
+    program.process.stdout.close()
+
+    assert program.process.wait(timeout=10) == 0
+    assert program.process.stderr is not None
+    said = program.process.stderr.read()
+    assert not {"Traceback", "Broken pipe", "bug"} & set(said.split())
+    program.process.stderr.close()
+
+
+def test_other_destinations_are_served_on_without_a_reader_of_standard_output(
+    run: Run, config: Callable[..., str], tmp_path: Path
+) -> None:
+    program = run("-c", config(exporter='}, {type: log, name: shown, path: "-", spool: none'))
+    (address,) = program.wait_line("ready")["addresses"]
+    assert program.process.stdout is not None
+    program.process.stdout.close()
+    send(address, TrafficConfig(flows=10, seed=2))
+    program.process.terminate()
+    program.wait_line("draining")
+    program.process.terminate()  # what nobody reads is waited for no longer
+
+    assert program.process.wait(timeout=60) == 1
+    assert (tmp_path / "flows.csv").read_text()
+
+
+BUG = """
+import sys
+from flowjoin import __main__
+from flowjoin._kernel import python_kernel
+
+ticks = []
+
+def broken(self, now):
+    ticks.append(now)
+    if len(ticks) > 1:
+        raise AssertionError("these tables do not agree")
+    return ()
+
+python_kernel.PythonKernel.tick = broken
+sys.exit(__main__.main())
+"""
+
+
+def test_a_bug_of_the_core_ends_it_with_1_a_report_and_the_books(config: Callable[..., str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUG, "run", "-c", config()], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if '"core_failed"' in line]
+    assert json.loads(line)["problem"] == "AssertionError: these tables do not agree"
+    assert "exporter log" in done.stderr  # of the books
+    assert 'raise AssertionError("these tables' not in done.stderr
+    assert ", in broken" in done.stderr  # where it was
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,12 @@ def test_a_wrong_setting_of_a_plugin_has_the_path_of_its_entry() -> None:
     assert str(caught.value) == 'f:4: exporters[0].dept: is not a known key; did you mean "depth"?'
 
 
+def test_a_required_setting_that_is_misspelt_is_told_as_such_and_not_as_missing() -> None:
+    with pytest.raises(ConfigError) as caught:
+        bound("exporters:\n  - type: log\n    pth: /a\n")
+    assert str(caught.value) == 'f:3: exporters[0].pth: is not a known key; did you mean "path"?'
+
+
 def test_a_configuration_class_that_cannot_be_bound_is_the_plugins_fault() -> None:
     with pytest.raises(PluginContractError, match="its configuration BrokenConfig cannot be bound"):
         bound("exporters: [{type: broken, value: 1}]")

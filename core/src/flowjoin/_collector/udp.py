@@ -16,11 +16,12 @@ from typing import Any, Final
 
 import trio
 
-from flowjoin._collector.config import CollectorAddress, CollectorConfig
+from flowjoin._collector.config import CollectorConfig
 from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
 from flowjoin._collector.peers import PeerSessions
 from flowjoin._collector.sockets import ask_receive_buffer, bound_address, datagrams_dropped, open_bound
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.errors import BindError
 from flowjoin._model.reasons import Reason
 from flowjoin._model.transport_session import TransportSession
@@ -84,7 +85,7 @@ class UdpCollectingProcess:
         """Take what has arrived until now, then let ``run`` return."""
         self._receiving.cancel()
 
-    async def run(self, *, task_status: trio.TaskStatus[CollectorAddress] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
         """Receive until stopped or cancelled."""
         task_status.started(self.address)
         with self._receiving:
