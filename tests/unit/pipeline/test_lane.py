@@ -156,7 +156,7 @@ async def test_a_batch_is_not_cut_when_it_is_taken_up_again(autojump_clock, nurs
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "wait"), [(7.0, 7), (0.0, 0), (math.inf, 1), (math.nan, 1), (-5.0, 1), (1e9, 3600)]
+    ("retry_after", "wait"), [(7.0, 7), (0.0, 0), (math.inf, 1), (math.nan, 1), (-5.0, 1), (1e9, 3600), ("soon", 1)]
 )
 async def test_the_wait_that_a_destination_asks_for_is_kept_within_reason(autojump_clock, retry_after, wait) -> None:
     exporter = MemoryExporter([RetryableExportError(retry_after=retry_after)])
