@@ -11,7 +11,7 @@ import trio
 from counting_plugin import CountingPlugins, assembled, bound, kernel_of
 from hand_made import data_set, message, template_set
 
-from flowjoin._collector.config import CollectorAddress
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._kernel import flow_table, proxy, python_kernel
 from flowjoin._pipeline.process import Outcome, Stop, run_pipeline
 from flowjoin._pipeline.state_directory import open_state
@@ -51,7 +51,7 @@ async def test_nothing_is_refused_and_memory_is_bounded(tmp_path: Path, monkeypa
     stop = Stop()
     outcomes: list[Outcome] = []
 
-    async def send(address: CollectorAddress, connection: int) -> None:
+    async def send(address: Endpoint, connection: int) -> None:
         async with await trio.open_tcp_stream(address.host, address.port) as stream:
             await stream.send_all(_messages(connection))
             await stream.send_eof()

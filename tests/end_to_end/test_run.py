@@ -104,6 +104,18 @@ def send(address: str, traffic: TrafficConfig) -> None:
         stream.close()
 
 
+def test_sighup_is_answered_and_does_not_end_the_run(run: Run, config: Callable[..., str], tmp_path: Path) -> None:
+    program = run("-c", config())
+    (address,) = program.wait_line("ready")["addresses"]
+    program.process.send_signal(signal.SIGHUP)
+    program.wait_line("reload_unavailable")
+    send(address, TrafficConfig(flows=10, seed=2))
+    program.process.send_signal(signal.SIGTERM)
+
+    assert program.finish() == 0
+    assert len((tmp_path / "flows.csv").read_text().splitlines()) == 10
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_delivers_every_ready_flow_and_ends_with_0_and_the_books(
     run: Run, config: Callable[..., str], tmp_path: Path, number: signal.Signals
@@ -158,7 +170,7 @@ def test_a_state_directory_that_cannot_be_used_ends_with_2(run: Run, tmp_path: P
 def test_rows_that_nobody_took_end_with_1_after_the_grace_period(
     run: Run, config: Callable[..., str], tmp_path: Path
 ) -> None:
-    (tmp_path / "flows.csv").mkdir()  # a destination that cannot be opened
+    (tmp_path / "flows.csv").symlink_to("/dev/full")  # a disk without room
     program = run("-c", config("shutdownGracePeriod: 200ms\n"))
     (address,) = program.wait_line("ready")["addresses"]
     send(address, TrafficConfig(flows=10))
@@ -169,7 +181,7 @@ def test_rows_that_nobody_took_end_with_1_after_the_grace_period(
 
 
 def test_a_second_signal_stops_at_once(run: Run, config: Callable[..., str], tmp_path: Path) -> None:
-    (tmp_path / "flows.csv").mkdir()
+    (tmp_path / "flows.csv").symlink_to("/dev/full")
     program = run("-c", config("shutdownGracePeriod: 1h\n"))
     (address,) = program.wait_line("ready")["addresses"]
     send(address, TrafficConfig(flows=10))
@@ -354,3 +366,29 @@ def test_a_bug_of_the_core_ends_it_with_1_a_report_and_the_books(config: Callabl
     assert "exporter log" in done.stderr  # of the books
     assert 'raise AssertionError("these tables' not in done.stderr
     assert ", in broken" in done.stderr  # where it was
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("path: {0}", "exporters[0].path: {0} cannot be a log: is a directory; name a file in it"),
+        (
+            "path: {0}/f, elements: [nope]",
+            "exporters[0].elements[0]: there is no Information Element 'nope'; "
+            "names are IANA's or Antrea's, such as octetDeltaCount",
+        ),
+    ],
+)
+def test_what_an_exporter_finds_wrong_in_its_configuration_ends_the_run_with_2_and_one_sentence(
+    run: Run, tmp_path: Path, keys: str, problem: str
+) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    path.write_text(
+        f"stateDirectory: {tmp_path}/state\n"
+        'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
+        f"exporters: [{{type: log, {keys.format(tmp_path)}}}]\n"
+    )
+    program = run("-c", str(path))
+    assert program.finish() == 2
+    assert program.text.splitlines()[-1] == f"flowjoin: {path}:3: {problem.format(tmp_path)}"
+    assert "Traceback" not in program.text

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from flowjoin._collector.config import CollectorAddress
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._config.model import ExporterEntry
 from flowjoin._config.nodes import ScalarNode
 from flowjoin._config.plugin_settings import BoundPlugin
@@ -29,7 +29,7 @@ def writes_to_standard_output(exporter: BoundPlugin[ExporterEntry, ExporterType]
     return any(isinstance(node, ScalarNode) and node.text in _NAMES for node in nodes)
 
 
-async def watch_reader(_addresses: Sequence[CollectorAddress]) -> None:
+async def watch_reader(_addresses: Sequence[Endpoint]) -> None:
     """Wait until nobody reads standard output any more; for ever where that cannot be told.
 
     Raises:

@@ -151,7 +151,7 @@ class Intake(Generic[RowsT]):
 
     def statistics(self, *, held: int, waiting: int, strings_dropped: int) -> KernelStatistics:
         """The snapshot of these counters and the tally's."""
-        tally = self._tally
+        tally, decoded = self._tally, self._decoder.statistics()
         return KernelStatistics(
             messages=self._messages,
             octets=self._octets,
@@ -159,6 +159,8 @@ class Intake(Generic[RowsT]):
             option_records=self._option_records,
             sets_without_template=self._sets_without_template,
             sets_held=self._sets_held,
+            held_sets_expired=decoded.held_sets_expired,
+            templates_expired=decoded.templates_expired,
             malformed_messages=self._malformed_messages,
             malformed_templates=self._malformed_templates,
             sequence_lost=self._sequence_lost,

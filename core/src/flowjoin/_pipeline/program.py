@@ -98,7 +98,7 @@ async def _main(
     running.append(pipeline)  # for its books, whatever becomes of it
     stop = Stop()
     async with trio.open_nursery() as nursery:
-        await nursery.start(watch_signals, stop)
+        await nursery.start(watch_signals, stop, pipeline.log)
         outcome = await run_pipeline(pipeline, bound.config, stop, companions=companions)
         nursery.cancel_scope.cancel()
     return outcome
