@@ -185,7 +185,7 @@ def check_required(sections: list[Section]) -> None:
             section.fail("s3Uploader enabled without specifying bucket name", "bucketName")
 
 
-def to_exporter(section: Section, csv_quoting: str, spool: Spool) -> ExporterEntry:
+def to_exporter(section: Section, csv_quoting: str, spool: Spool, *, mode: str) -> ExporterEntry:
     """The entry of ``exporters:`` that does what the section says; its name is the section's key.
 
     Raises:
@@ -195,6 +195,8 @@ def to_exporter(section: Section, csv_quoting: str, spool: Spool) -> ExporterEnt
     keys = translate(section)
     if section.key in ("s3Uploader", "flowLogger"):
         keys["csvQuoting"] = csv_quoting
+    if section.key == "flowCollector" and mode == "Proxy":
+        keys["template"] = "proxy"
     node = _mapping(keys, section.node.line)
     settings = Settings(node=node, path=section.key, source=section.source)
     return ExporterEntry(type=plugin, name=section.key, spool=spool, settings=settings)
@@ -234,6 +236,8 @@ def _flow_collector(section: Section) -> dict[str, Plain]:
     if size:
         keys["maxIPFIXMsgSize"] = size
     if values.tls.enable:
+        if address.protocol == "tcp":
+            keys["protocol"] = "tls"  # with udp it is DTLS: the plugin says whether it can
         keys["tls"] = _flow_collector_tls(section, values.tls, address)
     return keys
 
