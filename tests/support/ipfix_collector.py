@@ -63,6 +63,10 @@ class Session:
         ]
 
     @property
+    def rows(self) -> int:
+        return len(self.lines) + sum(len(each.records) for each in self.events if isinstance(each, DataSetReceived))
+
+    @property
     def templates(self) -> list[int]:
         return [event.template.template_id for event in self.events if isinstance(event, TemplateReceived)]
 
@@ -96,13 +100,10 @@ class Collector:
     def records(self) -> list[dict[str, object]]:
         return [record for session in self.sessions for record in session.records]
 
-    async def delivered(self) -> list[object]:
-        """One item a row; reads what the system holds first."""
+    async def count(self) -> int:
+        """Rows so far; reads what the system holds first."""
         await trio.testing.wait_all_tasks_blocked(_QUIET_SECONDS)
-        items: list[object] = []
-        for session in self.sessions:
-            items += session.lines if self.is_json else session.records
-        return items
+        return sum(session.rows for session in self.sessions)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         self._stop, self._stopped = trio.CancelScope(), trio.Event()
@@ -207,7 +208,7 @@ async def main() -> None:
         while line := await commands.receive_some(100):
             match line.strip():
                 case b"count":
-                    print(len(await collector.delivered()), flush=True)
+                    print(await collector.count(), flush=True)
                 case b"stop":
                     await collector.stop()
                     print("stopped", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import ssl
 import subprocess
@@ -111,6 +112,20 @@ def spawn() -> Iterator[Callable[..., CollectorProcess]]:
             return collector
 
         yield spawn
+
+
+@pytest.fixture(scope="session")
+def shared_collector() -> Iterator[Callable[..., CollectorProcess]]:
+    """Gives a function from settings to a process that lives as long as the tests: the kit counts before and after."""
+    with ExitStack() as running:
+
+        @functools.cache
+        def collector(number: int, settings: str) -> CollectorProcess:
+            process = CollectorProcess(**json.loads(settings))
+            running.callback(process.end)
+            return process
+
+        yield lambda number, **settings: collector(number, json.dumps(settings))
 
 
 @dataclass(frozen=True)

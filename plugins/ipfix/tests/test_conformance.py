@@ -21,12 +21,12 @@ class TestTcp(ExporterConformance):
         return flowjoin_exporter_types()[0]
 
     @pytest.fixture
-    def collector(self, spawn: Any) -> Any:
-        return spawn(**self.collector_settings)
+    def collector(self, shared_collector: Any) -> Any:
+        return shared_collector(1, **self.collector_settings)
 
     @pytest.fixture
-    def other(self, spawn: Any) -> Any:
-        return spawn(**self.collector_settings)
+    def other(self, shared_collector: Any) -> Any:
+        return shared_collector(2, **self.collector_settings)
 
     @pytest.fixture
     def config(self, collector: Any) -> IpfixConfig:
@@ -70,12 +70,12 @@ class TestJsonOverUdp(TestTcp):
 
 class TestMutualTls(TestTcp):
     @pytest.fixture
-    def collector(self, spawn: Any, certificates: Any) -> Any:
-        return spawn(certificate=str(certificates.server), client_ca=str(certificates.ca))
+    def collector(self, shared_collector: Any, certificates: Any) -> Any:
+        return shared_collector(1, certificate=str(certificates.server), client_ca=str(certificates.ca))
 
     @pytest.fixture
-    def other(self, spawn: Any, certificates: Any) -> Any:
-        return spawn(certificate=str(certificates.server), client_ca=str(certificates.ca))
+    def other(self, shared_collector: Any, certificates: Any) -> Any:
+        return shared_collector(2, certificate=str(certificates.server), client_ca=str(certificates.ca))
 
     @pytest.fixture
     def tls(self, certificates: Any) -> TlsConfig:

@@ -28,7 +28,8 @@ _PIECE_OCTETS: Final = 16 * 1024  # a slow collector must be able to take one wi
 _FIRST_POLL_SECONDS: Final = 0.0005
 _LONGEST_POLL_SECONDS: Final = 0.05
 _GOODBYE_SECONDS: Final = 2.0
-_VERDICT_SECONDS: Final = 1.0
+_VERDICT_SECONDS: Final = (0.1, 1.0)  # at least, at most
+_HANDSHAKES: Final = 3  # which the verdict has time for
 _KEEPALIVE_SECONDS: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 _MAX_MESSAGE: Final = 65535
 
@@ -188,14 +189,16 @@ async def connect_stream(
             return connection
         transport = _HeardStream(raw)
         stream = trio.SSLStream(transport, context, server_hostname=server_name)
+        began = trio.current_time()
         await stream.do_handshake()
+        patience = _HANDSHAKES * (trio.current_time() - began)
         transport.heard = trio.Event()
         connection = StreamConnection(stream, raw, send_timeout=send_timeout)
         await nursery.start(connection.watch)
         if stream.version() == "TLSv1.3":
             # A server refuses our certificate after our handshake is done. It sends that, or a ticket for the next
-            # session; most send one of both.
-            with trio.move_on_after(_VERDICT_SECONDS):
+            # session; most send one of both, and the rest is given a few round trips.
+            with trio.move_on_after(min(max(patience, _VERDICT_SECONDS[0]), _VERDICT_SECONDS[1])):
                 await transport.heard.wait()
         connection.check()
     except (trio.BrokenResourceError, OSError) as exc:
