@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import time
@@ -89,6 +90,45 @@ def nfdump_reads(nfcapd: str, nfdump: str, folder: Path, datagrams: Sequence[byt
             )
             ways += both_ways(way, flow.get("out_packets", 0), flow.get("out_bytes", 0))
     return ways
+
+
+def nfacctd_reads(nfacctd: str, folder: Path, datagrams: Sequence[bytes]) -> list[dict[str, object]]:
+    """What nfacctd makes of these datagrams: its JSON objects, one for each set of keys."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as finder:
+        finder.bind(("127.0.0.1", 0))
+        port = finder.getsockname()[1]
+    printed = folder / "nfacctd.json"
+    configuration = folder / "nfacctd.conf"
+    configuration.write_text(
+        f"""daemonize: false
+nfacctd_ip: 127.0.0.1
+nfacctd_port: {port}
+plugins: print
+print_output: json
+print_output_file: {printed}
+print_refresh_time: 1
+print_history: 1m
+aggregate: src_host, dst_host, src_port, dst_port, proto
+pidfile: {folder / "nfacctd.pid"}
+""",
+        encoding="utf-8",
+    )
+    process = subprocess.Popen(
+        [nfacctd, "-f", str(configuration)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for(lambda: _receive_queue(port) is not None)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for datagram in datagrams:
+                sender.sendto(datagram, ("127.0.0.1", port))
+        _wait_for(lambda: _receive_queue(port) == 0)
+    finally:
+        process.send_signal(signal.SIGINT)  # it writes what it holds; SIGTERM does not stop it
+        process.wait(PATIENCE)
+    return [json.loads(line) for line in printed.read_text(encoding="utf-8").splitlines()]
 
 
 def tshark_reads(tshark: str, folder: Path, datagrams: Sequence[bytes]) -> list[dict[str, bytes]]:

@@ -110,8 +110,8 @@ class _Distinct:
                     _PREFIXES[len(octets)] + octets
                     for octets in map(str.encode, values)  # type: ignore[arg-type]  # strings, as the element says
                 ]
-            except (IndexError, UnicodeEncodeError):
-                pass  # a long one is among them, or one that is no Unicode text
+            except IndexError:
+                pass  # a long one is among them
         encoded, impossible = [], dict[int, str]()
         for code, value in enumerate(values):
             try:

@@ -52,22 +52,12 @@ class JsonEncoder:
         ]
 
     def write(self, batch: FlowBatch) -> WrittenRows:
-        """Every row's line; a row that is no Unicode text or too long is refused."""
+        """Every row's line; one that is too long is refused."""
         timestamp = self._now().isoformat(timespec="seconds").replace("+00:00", "Z")
         head = f'{{"@timestamp":"{timestamp}","ipfix":{{'
         columns = [self._column(batch, *member) for member in self._members]
         lines = [head + "".join(row) + "}}\n" for row in zip(*columns, strict=True)]
-        try:
-            return written_rows(list(map(str.encode, lines)), {}, self._room)
-        except UnicodeEncodeError:
-            records, refused = [], dict[int, str]()
-            for row, line in enumerate(lines):
-                try:
-                    records.append(line.encode())
-                except UnicodeEncodeError as exc:  # a lone surrogate
-                    refused[row] = f"it is not Unicode text: {exc.reason}"
-                    records.append(b"")
-            return written_rows(records, refused, self._room)
+        return written_rows(list(map(str.encode, lines)), {}, self._room)
 
     def _column(
         self, batch: FlowBatch, name: str, prefix: str, text: Callable[[object], str] | None
