@@ -41,6 +41,11 @@ class Connection(Protocol):
         """The most octets that one ``send`` can carry in one piece."""
         ...
 
+    @property
+    def packing(self) -> int:
+        """How large a Message of several records should grow: many collectors' buffers are made for Ethernet."""
+        ...
+
     def check(self) -> None:
         """See, without waiting, whether the collector is still there.
 

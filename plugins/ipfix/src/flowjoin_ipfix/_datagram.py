@@ -23,7 +23,7 @@ _MTU_OPTION: Final = {
     socket.AF_INET: (socket.IPPROTO_IP, 14),  # IP_MTU
     socket.AF_INET6: (socket.IPPROTO_IPV6, 24),  # IPV6_MTU
 }
-_USUAL_MTU: Final = 1500  # where the system does not tell
+_USUAL_MTU: Final = 1500
 _LARGEST_MTU: Final = 9000  # loopback's 65536 would be more than many collectors' buffers hold
 # A batch is many times what a collector's socket holds. This is 32 MB/s at most, in bursts that fit anywhere.
 _BURST_OCTETS: Final = 32 * 1024
@@ -49,8 +49,12 @@ class DatagramConnection:
         try:
             mtu = self._socket.getsockopt(*_MTU_OPTION[self._family])
         except OSError:
-            mtu = _USUAL_MTU
+            mtu = _USUAL_MTU  # this system does not tell
         return min(mtu, _LARGEST_MTU) - _OVERHEAD[self._family]
+
+    @property
+    def packing(self) -> int:
+        return min(self.limit, _USUAL_MTU - _OVERHEAD[self._family])
 
     def check(self) -> None:
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # which also clears it

@@ -233,7 +233,8 @@ class _IpfixExporter:
         await self._define(opened, [template])
         writer = self._writer(template, limit)
         is_json = self._config.record_format == "JSON"
-        room = IpfixSession.room(limit) if not is_json else _LONGEST_LINE
+        packing = min(limit, self._config.max_ipfix_msg_size or opened.connection.packing)
+        room = IpfixSession.room(packing) if not is_json else _LONGEST_LINE
         most_rows = sys.maxsize if not is_json else _LINES_AT_ONCE if opened.connection.is_stream else 1
         refused: dict[int, str] = {}
         sent: list[Unit] = []

@@ -76,11 +76,13 @@ def written_rows(records: Sequence[bytes], refused: Mapping[int, str], room: int
 
 
 def units_of(written: WrittenRows, template_id: int, *, room: int, most_rows: int) -> Iterator[Unit]:
-    """Cut written rows, by their true sizes, into units of at most so many octets and rows."""
+    """Cut written rows, by their true sizes, into units of at most so many octets and rows.
+
+    A row that is longer than the room is a unit of its own.
+    """
     first = start = 0
     while first < len(written.ends):
-        last = min(bisect_right(written.ends, start + room, first), first + most_rows)
-        assert last > first, "no row is longer than the room"
+        last = max(min(bisect_right(written.ends, start + room, first), first + most_rows), first + 1)
         end = written.ends[last - 1]
         yield Unit(template_id=template_id, octets=written.octets[start:end], rows=last - first)
         first, start = last, end

@@ -61,6 +61,7 @@ class StreamConnection:
 
     is_stream: Final = True
     limit: Final = _MAX_MESSAGE
+    packing: Final = _MAX_MESSAGE
 
     def __init__(self, stream: trio.abc.Stream, raw: trio.SocketStream, *, send_timeout: float) -> None:
         """Take what is connected.
