@@ -9,11 +9,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from flowjoin import testing
 from flowjoin.api import (
     ConfigError,
     Exporter,
@@ -165,6 +167,14 @@ class Blocks(Sound):
         time.sleep(0.06)  # noqa: ASYNC251 - the fault
 
 
+class Computes(Sound):
+    async def export(self, batch: FlowBatch) -> None:
+        await super().export(batch)
+        end = time.thread_time() + 0.06
+        while time.thread_time() < end:
+            pass
+
+
 class TellsItsSecret(Sound):
     async def export(self, batch: FlowBatch) -> None:
         assert self.config.secret is not None
@@ -284,6 +294,7 @@ BROKEN: list[tuple[Check, ExporterType, str]] = [
     (checks.check_a_destination_that_is_down_is_retryable, of(GivesUp), "not RetryableExportError"),
     (checks.check_two_instances_do_not_meet, SHARED, "with two instances"),
     (checks.check_no_task_step_is_long, of(Blocks), "held trio's thread for"),
+    (checks.check_no_task_step_is_long, of(Computes), "held trio's thread for"),
     (checks.check_secrets_are_not_shown, of(TellsItsSecret), "a secret is shown"),
     (checks.check_secrets_are_not_shown, of(TellsItsSecretWhenDown), "a secret is shown"),
     (checks.check_counters_agree_with_what_was_delivered, of(CountsTooSoon), "rows_delivered says"),
@@ -340,6 +351,12 @@ def test_each_check_has_an_exporter_that_it_catches() -> None:
 def test_each_check_is_a_test_of_the_class() -> None:
     tests = {name for name, _ in inspect.getmembers(ExporterConformance) if name.startswith("test_")}
     assert tests == {name.replace("check_", "test_") for name in all_checks()}
+
+
+def test_the_reference_names_every_check_and_public_name() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
+    for name in [*all_checks(), *testing.__all__]:
+        assert f"`{name}" in page, name
 
 
 async def test_a_second_instance_on_the_same_destination_may_be_refused() -> None:

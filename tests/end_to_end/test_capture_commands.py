@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -64,3 +65,21 @@ def test_a_pipe_that_ends_is_read_to_its_end(command: str) -> None:
         assert lines[-1]["records"] == 3
     else:
         assert sum(line["octetDeltaCount"] for line in lines) == 21
+
+
+@pytest.mark.parametrize("command", ["decode", "replay"])
+def test_a_full_disk_is_one_sentence(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "flows.pcap"
+    path.write_bytes(pcap([(1.0, FRAME)]))
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "flowjoin", command, str(path)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"flowjoin: standard output cannot be written: No space left on device\n",
+    )

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import time
+from dataclasses import replace
 from functools import partial
 from xml.etree import ElementTree
 
@@ -267,6 +268,43 @@ async def test_nobody_listening_is_said():
         config = config_for(receiver, flows=100, rate=None)
     with pytest.raises(DestinationError, match=f"nobody listens at udp 127.0.0.1:{receiver.port}"):
         await generate(config)
+
+
+@pytest.mark.parametrize("protocol", ["udp", "tcp"])
+@pytest.mark.parametrize("after", [0, 1, 40])
+async def test_cancelled_anywhere_it_closes_what_it_opened(protocol, after):
+    ended = []
+
+    async def read(stream):
+        async for _ in stream:
+            pass
+        ended.append(stream)
+
+    async with Receiver() as receiver, trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, read, [listener])
+        config = config_for(receiver, protocol=protocol, flows=100)
+        if protocol == "tcp":
+            config = replace(config, port=listener.socket.getsockname()[1])
+        sent = 0
+
+        def progress(records):
+            nonlocal sent
+            sent += records
+            if sent >= after:
+                scope.cancel()
+
+        with trio.CancelScope() as scope:
+            if after == 0:
+                scope.cancel()
+            await generate(config, progress=progress)
+        assert scope.cancelled_caught
+        assert sent == after
+        if protocol == "tcp" and after:
+            with trio.fail_after(20):
+                while len(ended) < config.traffic.nodes:
+                    await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
 
 
 async def test_over_tcp_each_connection_carries_the_templates_once_and_ends_properly():

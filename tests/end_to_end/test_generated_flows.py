@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import socket
+from random import Random
+
 import pytest
 import trio
 
 from flowjoin._collector.process import open_collector
 from flowjoin._generator.config import TrafficConfig
 from flowjoin._generator.process import GeneratorConfig, generate
+from flowjoin._generator.records import AgentRecords
 from flowjoin._kernel.interface import KernelLimits
 from flowjoin._kernel.python_kernel import PythonKernel
 from flowjoin._model.schemas import build_schemas
 from flowjoin._preprocessor.compile_plan import PlanCompiler
-from flowjoin.wire import Decoder, default_registry
+from flowjoin.wire import Decoder, Encoder, default_registry
 
 pytestmark = pytest.mark.slow
 
@@ -74,3 +78,42 @@ async def test_flows_octets_and_packets_are_as_announced(
         row for row in rows.values() if row["flowType"] == 2 and row["sourcePodName"] and row["destinationPodName"]
     ]
     assert len(joined) >= 200
+
+
+async def test_damaged_messages_stop_neither_the_collector_nor_good_peers(kernel, intake, configure):
+    """Whatever arrives at the socket: it is counted, and the next good Message of another peer is read."""
+    random = Random(5)
+    templates = AgentRecords(default_registry()).templates
+    good = Encoder(observation_domain_id=9)
+    messages = [message for each in templates.values() for message in good.encode_templates([each], 1_700_000_000)]
+    bad = []
+    for _ in range(500):
+        octets = bytearray(random.choice(messages))
+        for _ in range(random.randrange(1, 6)):
+            octets[random.randrange(len(octets))] = random.randrange(256)
+        bad.append(bytes(octets[: random.randrange(1, len(octets) + 1)]))
+    received = 0
+
+    def ingest(datagrams, sessions, now):
+        nonlocal received
+        received += len(datagrams)
+        return kernel.ingest(datagrams, sessions, now)
+
+    async with (
+        open_collector(configure("udp"), **{**intake.arguments, "ingest": ingest}) as group,
+        trio.open_nursery() as receiving,
+    ):
+        (address,) = await receiving.start(group.run)
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as vandal,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as agent,
+        ):
+            for octets in bad:
+                vandal.sendto(octets, (address.host, address.port))
+            for octets in messages:
+                agent.sendto(octets, (address.host, address.port))
+            group.stop_intake()
+    assert received == len(bad) + len(messages)
+    statistics = kernel.statistics()
+    assert statistics.malformed_messages > 100
+    assert statistics.templates >= 2

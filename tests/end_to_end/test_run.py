@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -24,12 +25,14 @@ pytestmark = pytest.mark.slow
 class Program:
     """A running flowjoin whose log lines are read as they come."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, path: Path | None = None) -> None:
+        environment = os.environ if path is None else {**os.environ, "PYTHONPATH": str(path)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "flowjoin", "run", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=environment,
         )
         self.errors: list[str] = []
 
@@ -62,8 +65,8 @@ Run = Callable[..., Program]
 def run() -> Iterator[Run]:
     programs: list[Program] = []
 
-    def start(*arguments: str) -> Program:
-        programs.append(Program(*arguments))
+    def start(*arguments: str, path: Path | None = None) -> Program:
+        programs.append(Program(*arguments, path=path))
         return programs[-1]
 
     yield start
@@ -176,6 +179,85 @@ def test_a_second_signal_stops_at_once(run: Run, config: Callable[..., str], tmp
 
     assert program.finish() == 1
     assert "held" in program.text
+
+
+PLUGIN = """
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from flowjoin.api import EnricherType, hookimpl
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    value: str
+
+class Naming:
+    def __init__(self, value):
+        self.value = value
+
+    def enrich(self, batch):
+        return {"sourcePodLabels": [self.value] * len(batch)}
+
+@asynccontextmanager
+async def _open(config, context):
+    yield Naming(config.value)
+
+@hookimpl
+def flowjoin_enricher_types():
+    return [EnricherType("naming", Settings, (), ("sourcePodLabels",), _open, api_version=1)]
+"""
+
+
+def install(folder: Path, source: str) -> None:
+    """A plugin ``naming`` as pip would lay it out."""
+    info = folder / "flowjoin_naming-1.5.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: flowjoin-naming\nVersion: 1.5\n")
+    (info / "entry_points.txt").write_text("[flowjoin.plugins]\nnaming = flowjoin_naming_plugin\n")
+    (folder / "flowjoin_naming_plugin.py").write_text(source)
+
+
+def test_a_third_partys_plugin_is_found_by_its_entry_point_and_used(
+    run: Run, config: Callable[..., str], tmp_path: Path
+) -> None:
+    install(tmp_path / "site", PLUGIN)
+    program = run(
+        "-c", config("enrichers: [{type: naming, value: seen}]\n", ", format: jsonLines"), path=tmp_path / "site"
+    )
+    (address,) = program.wait_line("ready")["addresses"]
+    send(address, TrafficConfig(flows=20))
+    program.process.terminate()
+
+    assert program.finish() == 0
+    rows = [json.loads(line) for line in (tmp_path / "flows.csv").read_text().splitlines()]
+    assert len(rows) == 20
+    assert {row["sourcePodLabels"] for row in rows} >= {"seen"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("", "", ""),
+        ("def flowjoin_enricher_types", "def flowjoin_enricher_type", "did you mean 'flowjoin_enricher_types'?"),
+        ("api_version=1", "api_version=2", "newer plugin API 2"),
+        ("from dataclasses", "import absent_module\nfrom dataclasses", "No module named 'absent_module'"),
+        ('"naming", Settings', '"name", Settings', "hands over no enricher of that name"),
+        ("sourcePodLabels", "sourcePodLable", "did you mean 'sourcePodLabels'?"),
+    ],
+)
+def test_a_broken_plugin_ends_the_start_with_2_and_its_name(
+    run: Run, config: Callable[..., str], tmp_path: Path, old: str, new: str, sentence: str
+) -> None:
+    if old:
+        install(tmp_path / "site", PLUGIN.replace(old, new))
+    path = tmp_path / "site"
+    program = run("-c", config("enrichers: [{type: naming, value: seen}]\n"), path=path)
+
+    assert program.finish() == 2
+    assert "Traceback" not in program.text
+    expected = "(distribution flowjoin-naming 1.5): " if old else "pip install flowjoin-naming"
+    assert expected in program.text
+    assert sentence in program.text
+    assert "named at" in program.text
 
 
 def test_the_demo_shows_joined_flows_and_ends_with_0(run: Run) -> None:

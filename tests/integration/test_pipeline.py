@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 from agent_traffic import agent_messages
-from pipeline_fakes import MemoryExporter, batch_of
+from pipeline_fakes import MemoryExporter, batch_of, cancelled_at_step
 
 from flowjoin._config.load import load_config
 from flowjoin._config.plugin_settings import bind_plugins
@@ -340,6 +340,66 @@ async def test_rows_that_passed_a_failing_enricher_are_offered_again_at_their_ne
     assert bench.outcome.books.enrichers["paint"].passed > 0
 
 
+async def test_in_proxy_mode_every_record_is_a_row_that_passes_the_enrichers(autojump_clock, tmp_path) -> None:
+    plugins = Plugins()
+    plugins.exporters = {"one": KeepingExporter()}
+    plugins.enrichers = {"paint": lambda _: lambda batch: {"colour": ["green"] * len(batch)}}
+    bench = Bench("mode: Proxy\nexporters: [{type: one}]\nenrichers: [{type: paint}]", plugins, tmp_path)
+    async with bench.running() as pipeline:
+        await bench.feed(agent_messages(TRAFFIC))
+        await trio.sleep(1.5)
+        records = pipeline.kernel.statistics().records_received
+        assert records > TRAFFIC.flows
+        assert len(plugins.exporters["one"].dicts) == records
+
+    assert {row["colour"] for row in plugins.exporters["one"].dicts} == {"green"}
+    assert bench.outcome is not None
+    assert bench.outcome.books.enrichers["paint"].enriched == records
+
+
+class Hanging(Plugins):
+    """Its enrichers never finish opening."""
+
+    def enricher_type(self, name: str) -> EnricherType:
+        @asynccontextmanager
+        async def open_enricher(_settings: NoSettings, _context: PluginContext) -> AsyncIterator[Any]:
+            await trio.sleep_forever()
+            yield
+
+        return EnricherType(name, NoSettings, (), ("sourcePodName",), open_enricher, 1)
+
+
+async def test_an_enricher_that_hangs_while_it_opens_delays_the_start_only_for_a_while(
+    autojump_clock, tmp_path
+) -> None:
+    plugins = Hanging()
+    plugins.exporters = {"one": KeepingExporter()}
+    bench = Bench("exporters: [{type: one}]\nenrichers: [{type: slow}]", plugins, tmp_path)
+    async with bench.running():
+        await trio.sleep(29)
+        assert bench.lines("ready") == []
+        await trio.sleep(2)
+        assert len(bench.lines("ready")) == 1
+        await bench.feed(agent_messages(TRAFFIC))
+
+    assert bench.outcome is not None
+    assert bench.outcome.exit_code == 0
+    assert len(keys_of(plugins.exporters["one"].dicts)) == TRAFFIC.flows
+    assert bench.outcome.books.enrichers["slow"].passed == len(plugins.exporters["one"].dicts)
+
+
+async def test_a_wish_to_stop_is_heard_while_enrichers_still_open(autojump_clock, tmp_path) -> None:
+    plugins = Hanging()
+    plugins.exporters = {"one": KeepingExporter()}
+    bench = Bench("exporters: [{type: one}]\nenrichers: [{type: slow}]", plugins, tmp_path)
+    async with bench.running():
+        await trio.sleep(3)
+
+    assert bench.outcome is not None
+    assert bench.outcome.exit_code == 0
+    assert trio.current_time() < 4
+
+
 async def test_an_enricher_asks_a_look_up_through_its_context(autojump_clock, tmp_path) -> None:
     class Pods:
         def pod(self, address: str, at: float | None = None) -> Pod | None:
@@ -473,6 +533,40 @@ async def test_a_bug_of_the_core_ends_the_run(autojump_clock, tmp_path, monkeypa
     assert plugins.exporters["one"].closed == 1
 
 
+@pytest.mark.slow
+async def test_the_books_balance_wherever_a_run_is_stopped_at_once(autojump_clock, tmp_path) -> None:
+    """At every step of a run with a slow, a failing and an enriching plugin."""
+
+    async def slow(_batch: FlowBatch) -> None:
+        await trio.sleep(1)
+
+    messages = list(agent_messages(TrafficConfig(flows=6, updates=1)))
+    step, has_fired = 1, True
+    while has_fired:
+        plugins = Plugins()
+        plugins.exporters = {
+            "one": KeepingExporter([slow] * 9),
+            "two": KeepingExporter([KeyError(), RetryableExportError()]),
+        }
+        plugins.enrichers = {"paint": lambda _: lambda batch: {"colour": ["red"] * len(batch)}}
+        text = "exporters: [{type: one}, {type: two}]\nenrichers: [{type: paint}]"
+        bench = Bench(TIMEOUTS + text, plugins, tmp_path / str(step))
+        with cancelled_at_step(step) as instrument:
+            async with bench.running():
+                await bench.feed(messages)
+                await trio.sleep(8)
+        has_fired = instrument.has_fired
+        books = bench.pipeline.books()
+        assert books.imbalances() == ()
+        for name, exporter in plugins.exporters.items():
+            assert exporter.opened == exporter.closed
+            assert books.lanes[name].delivered <= len(exporter.dicts)
+        if not has_fired:
+            assert books.undelivered == 0
+        step += 1
+    assert step > 60
+
+
 async def test_a_taken_address_ends_the_run_before_anything_is_opened(autojump_clock, tmp_path) -> None:
     plugins = Plugins()
     plugins.exporters = {"one": KeepingExporter()}
@@ -485,6 +579,38 @@ async def test_a_taken_address_ends_the_run_before_anything_is_opened(autojump_c
             await trio.sleep(5)
     await listeners[0].aclose()
     assert plugins.exporters["one"].opened == 0
+
+
+async def test_the_books_are_told_at_an_interval(autojump_clock, tmp_path) -> None:
+    plugins = Plugins()
+    plugins.exporters = {"one": KeepingExporter()}
+    bench = Bench("exporters: [{type: one}]", plugins, tmp_path)
+    async with bench.running():
+        await bench.feed(agent_messages(TRAFFIC))
+        await trio.sleep(130)
+
+    lines = bench.lines("books")
+    assert len(lines) == 2
+    assert lines[-1]["records"] > 0
+    assert lines[-1]["lane_one"].startswith(f"{lines[-1]['rows']} delivered")
+    assert bench.lines("books_do_not_balance") == []
+
+
+def test_a_batching_that_raises_is_the_plugins_error(tmp_path, monkeypatch) -> None:
+    plugins = Plugins()
+    plugins.exporters = {"one": KeepingExporter()}
+    monkeypatch.delattr(plugins, "batching")
+    bench = Bench("exporters: [{type: one}]", plugins, tmp_path)
+    with open_state(None) as state, pytest.raises(PluginContractError, match="its batching failed: AttributeError"):
+        assemble(
+            bench.bound,
+            make_kernel(bench.bound, cluster_uuid=state.cluster_uuid, form="auto"),
+            state=state,
+            logs=bench.logs,
+            metrics=Metrics(),
+            random=lambda: 1.0,
+            clock=lambda: 0.0,
+        )
 
 
 @pytest.mark.parametrize("batching", [Batching(records=0), Batching(octets=0), Batching(interval=-1.0), None])

@@ -198,6 +198,25 @@ def test_what_a_state_directory_holds_is_not_joined_again(
     assert printed.err.count("\n") == 1
 
 
+def test_standard_input_is_no_part_of_the_directory_one_stands_in(
+    tmp_path: Path, capture: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("instance-id", "epoch"):
+        (tmp_path / name).write_text("1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(capture.read_bytes())))
+    assert main(["replay", "-"]) == 0
+    assert len(rows(capsys.readouterr().out)) == 2
+
+
+@pytest.mark.parametrize("file", ["a\0b", "x" * 5000, "missing"])
+def test_a_path_that_leads_nowhere_is_unusable(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", file]) == 2
+    printed = capsys.readouterr()
+    assert "cannot be read: " in printed.err
+    assert printed.err.count("\n") == 1
+
+
 def test_a_directory_is_unusable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(tmp_path)]) == 2
     assert "cannot be read: Is a directory" in capsys.readouterr().err

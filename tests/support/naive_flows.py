@@ -63,7 +63,9 @@ class NaiveTable:
         start, end = record["start"], record["end"]
         if flow is None:
             rate = record["total"] * 8 // (end - start) if end > start else 0
-            values = {name: record[name] for name in ("sourcePodName", "destinationPodName", "flowType", "end", "total")}
+            values = {
+                name: record[name] for name in ("sourcePodName", "destinationPodName", "flowType", "end", "total")
+            }
             values |= {"delta": record["delta"], "rate": rate, "shown": (record["source"], record["sourcePort"])}
             flow = self._new(key, is_antrea=True, ready=not needs, values=values, now=now)
             flow.side = side

@@ -34,7 +34,7 @@ def batch_of(family: int, *, pod: str = "", protocol: int = 6, reverse: int = 7)
 async def written(batch: FlowBatch, form: str) -> str:
     out = io.StringIO()
     assert form in {"table", "json"}
-    settings = TerminalSettings(out=out, form="json" if form == "json" else "table", on_closed=lambda: None)
+    settings = TerminalSettings(out=out, form="json" if form == "json" else "table", on_closed=lambda _cause: None)
     async with terminal_exporter_type().open(settings, CONTEXT) as exporter:
         await exporter.export(batch)
     return out.getvalue()
@@ -76,7 +76,7 @@ async def test_when_nobody_reads_the_run_is_ended_and_the_rows_are_not_settled()
             raise BrokenPipeError
 
     with trio.CancelScope() as scope:
-        settings = TerminalSettings(out=Closed(), form="json", on_closed=scope.cancel)
+        settings = TerminalSettings(out=Closed(), form="json", on_closed=lambda _cause: scope.cancel())
         async with terminal_exporter_type().open(settings, CONTEXT) as exporter:
             await exporter.export(batch_of(4))
     assert scope.cancelled_caught

@@ -5,7 +5,9 @@ from collections import Counter
 import pytest
 
 from flowjoin._generator.config import MAX_FLOWS_PER_NODE, TrafficConfig
-from flowjoin._generator.traffic import FlowKind, Traffic, flows_of_kinds, records_planned
+from flowjoin._generator.flow import FlowKind
+from flowjoin._generator.shares import flows_of_kinds, records_planned
+from flowjoin._generator.traffic import Traffic
 from flowjoin._model.flow_schema import AddressFamily
 
 ENDS_AT = 1_700_000_000
@@ -114,6 +116,20 @@ def test_denied_flows_say_who_denied_them():
         assert destination.elements["ingressNetworkPolicyRuleAction"] == 2
         assert "ingressNetworkPolicyRuleAction" not in source.elements
         assert {update.tcp_state for update in source.updates} == {"SYN_SENT"}
+
+
+def test_a_policy_is_of_its_pods_namespace_or_of_the_whole_cluster():
+    seen = set()
+    for flow in flows_of(flows=300):
+        for half in flow.halves:
+            for direction, side in (("ingress", "destination"), ("egress", "source")):
+                if name := half.elements.get(f"{direction}NetworkPolicyName"):
+                    namespace = half.elements[f"{direction}NetworkPolicyNamespace"]
+                    policy_type = half.elements[f"{direction}NetworkPolicyType"]
+                    assert namespace in (half.elements[f"{side}PodNamespace"], ""), name
+                    assert (policy_type == 3) == (namespace == "")
+                    seen.add(policy_type)
+    assert seen == {1, 2, 3}
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,7 @@ from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._model.information_element import DataType, ElementId, EnterpriseNumber, InformationElement, MergeRule
 
 SHORT = KernelLimits(active_timeout=0.1, idle_timeout=0.15)
-KEY = FlowKey(
-    source="10.0.0.1", destination="10.0.0.2", protocol_identifier=6, source_port=1234, destination_port=5678
-)
+KEY = FlowKey(source="10.0.0.1", destination="10.0.0.2", protocol_identifier=6, source_port=1234, destination_port=5678)
 DROP, REJECT = 2, 3
 SIDES = ("", "FromSourceNode", "FromDestinationNode")
 
@@ -263,6 +261,35 @@ def test_a_signed_extra_element_is_filled_when_halves_meet() -> None:
     assert one(harness)["testRulePriority"] == 50_000
 
 
+def test_a_sides_first_throughput_is_over_the_time_since_the_flow_began() -> None:
+    # The other half comes later, for a flow that does not begin at 0: 1020 octets in 10 s.
+    harness = Harness(limits=SHORT)
+    harness.send(S1 | {"flowStartSeconds": 100, "flowEndSeconds": 105})
+    harness.send(D1 | {"flowStartSeconds": 100, "flowEndSeconds": 110})
+    row = one(harness)
+    assert row["throughputFromSourceNode"] == 1000 * 8 // 5
+    assert row["throughputFromDestinationNode"] == row["throughput"] == 1020 * 8 // 10
+
+
+def test_a_source_half_that_comes_second_has_its_throughput_since_the_flow_began() -> None:
+    harness = Harness(limits=SHORT)
+    harness.send(D1 | {"flowStartSeconds": 100, "flowEndSeconds": 110})
+    harness.send(S1 | {"flowStartSeconds": 100, "flowEndSeconds": 120})
+    row = one(harness)
+    assert row["throughputFromSourceNode"] == row["throughput"] == 1000 * 8 // 20
+    assert row["throughputFromDestinationNode"] == 1020 * 8 // 10
+
+
+@pytest.mark.parametrize("pods", [("", ""), ("pod1", "pod2")], ids=["no pod named", "both named"])
+def test_halves_that_do_not_tell_their_node_are_never_taken_for_the_same_nodes(pods: tuple[str, str]) -> None:
+    harness = Harness(limits=SHORT)
+    record = S1 | {"sourcePodName": pods[0], "destinationPodName": pods[1]}
+    harness.send(record)
+    assert harness.statistics.flows_waiting == 1
+    harness.send(record | {"flowEndSeconds": 2})
+    assert harness.statistics.flows_waiting == 0
+
+
 def test_a_half_that_stays_alone_is_given_up_at_its_third_expiry() -> None:
     harness = Harness()
     harness.send(S1)
@@ -361,8 +388,8 @@ def test_a_negative_delta_counts_as_nothing() -> None:
 
 def test_hostile_counters_stay_in_64_bits() -> None:
     harness = Harness()
-    top: Record = {name: 2**64 - 1 for name in ("octetTotalCount", "packetTotalCount", "reverseOctetTotalCount")}
-    big: Record = {name: 2**63 - 1 for name in ("octetDeltaCount", "packetDeltaCount")}
+    top: Record = dict.fromkeys(("octetTotalCount", "packetTotalCount", "reverseOctetTotalCount"), 2**64 - 1)
+    big: Record = dict.fromkeys(("octetDeltaCount", "packetDeltaCount"), 2**63 - 1)
     harness.send(S1 | top | big | {"flowType": 1})
     for end in (10, 11, 12):
         harness.send(S2 | top | big | {"flowType": 1, "flowEndSeconds": end})
@@ -520,7 +547,9 @@ def test_records_without_the_http_element_leave_it_alone() -> None:
 def test_our_cluster_is_told_unless_the_record_tells_its_own() -> None:
     harness = Harness(cluster_id="ours")
     names = [*AGENT, "clusterId"]
-    harness.send(S1 | {"flowType": 1, "clusterId": "theirs"}, S1 | {"flowType": 1, "sourceTransportPort": 1}, names=names)
+    harness.send(
+        S1 | {"flowType": 1, "clusterId": "theirs"}, S1 | {"flowType": 1, "sourceTransportPort": 1}, names=names
+    )
     harness.send(S1 | {"flowType": 1, "sourceTransportPort": 2})
     assert [row["clusterId"] for row in harness.stored()] == ["theirs", "ours", "ours"]
 
@@ -575,6 +604,8 @@ def test_extra_elements_follow_their_merge_rules() -> None:
     assert one(harness)["testSum"] == 2**32 - 2
     harness.send(S2 | later | {"flowEndSeconds": 13}, names=[*AGENT, *names])
     assert one(harness)["testSum"] == 2**32 - 1  # the most the element can say
+    harness.send(D1 | later | {"flowEndSeconds": 5}, names=[*AGENT, *names])  # not the latest
+    assert one(harness)["testSum"] == 2**32 - 1
     harness.send(S2 | later | {"flowEndSeconds": 14})  # without them: nothing changes
     assert one(harness)["testLatest"] == 6
     harness.expire()

@@ -11,16 +11,30 @@ V6 = aggregated_key(b"\x20\x01" + bytes(13) + b"\x01", b"\x20\x01" + bytes(13) +
 
 
 def test_a_key_is_the_5_tuple_in_network_order() -> None:
-    assert V4 == bytes.fromhex("0a000001 0a000002 04d2 162e 06")
+    assert bytes.fromhex("0a000001 0a000002 04d2 162e 06") == V4
     assert (len(V4), len(V6)) == (13, 37)
 
 
 def test_a_question_names_the_same_octets() -> None:
-    assert V4 == key_of(
-        FlowKey(source="10.0.0.1", destination="10.0.0.2", protocol_identifier=6, source_port=1234, destination_port=5678)
+    assert (
+        key_of(
+            FlowKey(
+                source="10.0.0.1",
+                destination="10.0.0.2",
+                protocol_identifier=6,
+                source_port=1234,
+                destination_port=5678,
+            )
+        )
+        == V4
     )
-    assert V6 == key_of(
-        FlowKey(source="2001:0::1", destination="2001::2", protocol_identifier=17, source_port=1, destination_port=2)
+    assert (
+        key_of(
+            FlowKey(
+                source="2001:0::1", destination="2001::2", protocol_identifier=17, source_port=1, destination_port=2
+            )
+        )
+        == V6
     )
     plain = FlowKey(
         source="10.0.0.1",

@@ -4,18 +4,27 @@ import json
 from pathlib import Path
 from typing import Any
 
+import hand_made
 import pytest
 from hand_made import Record
 from kernel_harness import Harness
 
-from flowjoin._kernel import KernelLimits
+from flowjoin._kernel import KernelLimits, original_exporters
 from flowjoin._model.flow_key import FlowKey
+from flowjoin._model.information_element import DataType, ElementId, EnterpriseNumber, InformationElement, MergeRule
 
 EXPORTED = 1_700_000_000
-NAMES = (
-    "sourceIPv4Address destinationIPv4Address sourceTransportPort destinationTransportPort protocolIdentifier "
-    "octetDeltaCount packetDeltaCount flowStartMilliseconds flowEndMilliseconds"
-).split()
+NAMES = [
+    "sourceIPv4Address",
+    "destinationIPv4Address",
+    "sourceTransportPort",
+    "destinationTransportPort",
+    "protocolIdentifier",
+    "octetDeltaCount",
+    "packetDeltaCount",
+    "flowStartMilliseconds",
+    "flowEndMilliseconds",
+]
 KEY: Record = {
     "sourceIPv4Address": "10.0.0.1",
     "destinationIPv4Address": "10.0.0.2",
@@ -206,8 +215,13 @@ def test_icmp_is_told_apart_by_type_and_code_however_they_are_sent() -> None:
 def test_icmpv6_has_elements_of_its_own() -> None:
     harness = Harness()
     harness.send(
-        {"sourceIPv6Address": "2001:db8::1", "destinationIPv6Address": "2001:db8::2", "protocolIdentifier": 58}
-        | {"icmpTypeIPv6": 128, "icmpCodeIPv6": 1},
+        {
+            "sourceIPv6Address": "2001:db8::1",
+            "destinationIPv6Address": "2001:db8::2",
+            "protocolIdentifier": 58,
+            "icmpTypeIPv6": 128,
+            "icmpCodeIPv6": 1,
+        },
         names=["sourceIPv6Address", "destinationIPv6Address", "protocolIdentifier", "icmpTypeIPv6", "icmpCodeIPv6"],
     )
     row = one(harness)
@@ -247,8 +261,8 @@ def test_a_lone_address_tells_the_family() -> None:
 def test_flags_gather_and_other_elements_follow_the_latest_record() -> None:
     harness = Harness()
     names = [*NAMES, "tcpControlBits", "vlanId", "flowEndReason", "sourceMacAddress", "flowDirection"]
-    first: Record = {"tcpControlBits": 0x02, "vlanId": 5, "flowEndReason": 3, "sourceMacAddress": b"\x02" * 6}
-    harness.send(record(1, **first, flowDirection=1), names=names)
+    first = record(1, tcpControlBits=0x02, vlanId=5, flowEndReason=3, flowDirection=1, sourceMacAddress=b"\x02" * 6)
+    harness.send(first, names=names)
     harness.send(record(1, end=3000, tcpControlBits=0x11, vlanId=6, flowEndReason=2), names=names)
     harness.send(record(1, end=2500, tcpControlBits=0x08, vlanId=9, flowEndReason=1), names=names)  # earlier
     harness.send(record(1, end=4000), names=NAMES)  # without the elements
@@ -351,3 +365,69 @@ def test_a_conntrack_entry_that_was_replaced_gives_no_huge_delta() -> None:
         harness.send_message(bytes.fromhex(sent["hex"]))
         deltas += [row["octetDeltaCount"] for row in harness.rows(harness.now + 60)]
     assert deltas == [1000, 0]
+
+
+@pytest.mark.parametrize(
+    ("case", "start", "end"),
+    [
+        ("time-seconds-top-bit", 2_147_483_648_000, 4_294_967_295_000),
+        ("time-ntp-era1", 2_085_978_596_000, None),
+        ("time-delta-micros", 1_699_999_997_000, 1_699_999_999_000),
+        ("time-end-before-start", 1_699_999_999_995, 1_699_999_999_995),
+    ],
+)
+def test_times_that_others_misread_are_the_right_instants(case: str, start: int, end: int | None) -> None:
+    cases = json.loads((Path(__file__).parents[2] / "data" / "wire-cases.json").read_text())
+    (found,) = (each for each in cases if each["id"] == case)
+    harness = Harness()
+    for sent in found["messages"]:
+        harness.send_message(bytes.fromhex(sent["hex"]))
+    row = one(harness)
+    assert row["flowStartMilliseconds"] == start
+    if end is not None:
+        assert row["flowEndMilliseconds"] == end
+    assert harness.statistics.times_clamped == (case == "time-end-before-start")
+
+
+def test_extra_elements_follow_their_merge_rules() -> None:
+    def element(number: int, name: str, rule: MergeRule) -> InformationElement:
+        hand_made.FIELDS[name] = (number, 32473, 2)
+        return InformationElement(
+            name=name,
+            element_id=ElementId(number),
+            enterprise_number=EnterpriseNumber(32473),
+            data_type=DataType.UNSIGNED16,
+            merge_rule=rule,
+        )
+
+    elements = [
+        element(21, "plainSum", MergeRule.SUM),
+        element(22, "plainFill", MergeRule.FILL),
+        element(23, "plainMaximum", MergeRule.MAX),
+    ]
+    names = [each.name for each in elements]
+    harness = Harness(elements=elements, extra=names)
+    harness.send(record(1, plainSum=40_000, plainFill=5, plainMaximum=3), names=[*NAMES, *names])
+    harness.send(record(1, plainSum=40_000, plainFill=0, plainMaximum=9), names=[*NAMES, *names])
+    row = one(harness)
+    assert [row[name] for name in names] == [65_535, 5, 9]  # the most that two octets can say
+    harness.send(record(1, plainFill=6, plainMaximum=8), names=[*NAMES, *names[1:]])
+    harness.expire()
+    assert [one(harness)[name] for name in names] == [0, 6, 9]
+
+
+def test_octets_of_any_length_may_be_an_extra_element() -> None:
+    hand_made.FIELDS["mplsTopLabelStackSection"] = (70, 0, 3)
+    harness = Harness(extra=["mplsTopLabelStackSection"])
+    names = [*NAMES, "mplsTopLabelStackSection"]
+    harness.send(record(1, mplsTopLabelStackSection=b"abc"), names=names)
+    harness.send(record(1, sourceTransportPort=9), names=NAMES)
+    assert [row["mplsTopLabelStackSection"] for row in harness.rows()] == ["616263", ""]
+
+
+def test_many_peers_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(original_exporters, "_MAXIMUM_REMEMBERED", 2)
+    harness = Harness()
+    for peer in ("192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.1"):
+        harness.send(record(1), names=NAMES, peer=peer)
+    assert [row["originalExporterIPv4Address"] for row in harness.stored()] == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]

@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hand_made import AGENT, AGENT_IPV6, D1, S1, Record
-from kernel_harness import Harness
+from hand_made import AGENT, AGENT_IPV6, D1, S1, Record, data_set, message
+from kernel_harness import Harness, session
 
 from flowjoin._kernel import flow_table, proxy
 from flowjoin._model.flow_key import FlowFilter, FlowKey
@@ -109,7 +109,9 @@ def test_a_record_without_one_family_or_a_start_is_rejected(names: list[str], re
 def test_of_both_families_the_zero_side_is_absent() -> None:
     names = [*PLAIN, "sourceIPv6Address", "destinationIPv6Address"]
     harness = Harness(is_proxy=True)
-    harness.send(ROW, ROW | {"sourceIPv4Address": 0, "destinationIPv4Address": 0, "sourceIPv6Address": "::1"}, names=names)
+    harness.send(
+        ROW, ROW | {"sourceIPv4Address": 0, "destinationIPv4Address": 0, "sourceIPv6Address": "::1"}, names=names
+    )
     assert [row.get("sourceIPv6Address") for row in harness.rows()] == [None, "::1"]
 
 
@@ -145,3 +147,12 @@ def test_rows_are_offered_to_enrichers_and_nothing_is_held() -> None:
     assert harness.kernel.scan(FlowFilter(), 0, 10) == ([], None)
     assert harness.kernel.lookup(FlowKey(source="10.0.0.1", destination="10.0.0.2", protocol_identifier=6)) is None
     assert harness.statistics.flows_held == 0
+
+
+def test_sessions_end_as_in_the_other_kernel() -> None:
+    harness = Harness(is_proxy=True)
+    harness.send(S1)
+    harness.kernel.close_session(session())
+    harness.send_message(message(data_set(AGENT, S1)))
+    assert harness.statistics.sets_without_template == 1
+    assert list(harness.kernel.tick(100_000.0)) == [session()]

@@ -8,11 +8,14 @@ import pytest
 from hand_made import AGENT, D1, S1, S2, Record, data_set, message, template_set
 from kernel_harness import Harness, session
 
-from flowjoin._kernel import KernelLimits, flow_table
+from flowjoin._kernel import KernelLimits, flow_table, intake, tally
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter
+from flowjoin._model.flow_schema import AddressFamily, FlowOrigin
 from flowjoin._model.information_element import DataType, ElementId, EnterpriseNumber, InformationElement, MergeRule
 from flowjoin._model.reasons import Reason
+from flowjoin._model.schemas import build_schemas
+from flowjoin.wire import default_registry
 
 EXTERNAL: Record = S1 | {"flowType": 3}  # ready at once
 
@@ -74,6 +77,8 @@ def test_rows_of_evicted_flows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     harness = Harness(limits=KernelLimits(flows=1))
     harness.send(*(external(port) for port in range(1, 6)))
     assert harness.statistics.records_rejected == {"table_full": 2}
+    harness.send({"sourceIPv4Address": "10.0.0.1"}, names=["sourceIPv4Address"])  # a plain flow
+    assert harness.statistics.records_rejected == {"table_full": 3}
     assert ports(harness.expire()) == [1, 2, 3]
     harness.send(external(9))
     assert ports(harness.expire()) == [9]
@@ -201,8 +206,7 @@ def test_enrichment_fills_gaps_and_never_overwrites() -> None:
     harness = enriched_harness()
     harness.send(external(1), external(2, destinationPodName="given", destinationServicePort=0))
     (batch,) = harness.expire()
-    columns = {"destinationPodName": ["a", "b"], "destinationServicePort": [80, 81]}
-    harness.kernel.store_enriched(batch, columns)
+    harness.kernel.store_enriched(batch, {"destinationPodName": ["a", "b"], "destinationServicePort": [80, 81]})
     assert [(row["destinationPodName"], row["destinationServicePort"]) for row in harness.stored()] == [
         ("a", 4739),
         ("given", 81),
@@ -341,3 +345,78 @@ def test_a_waiting_half_that_is_joined_after_a_retry_leaves_once() -> None:
     assert [row["octetTotalCount"] for row in harness.rows()] == [2000]
     assert harness.rows(200) == []
     assert harness.statistics.flows_held == 0
+
+
+def test_an_enricher_may_tell_the_direction_where_the_record_did_not() -> None:
+    harness = Harness(is_enriched=True)
+    names = ["sourceIPv4Address", "flowDirection"]
+    harness.send({"sourceIPv4Address": "10.0.0.1", "flowDirection": 0}, names=names)
+    harness.send({"sourceIPv4Address": "10.0.0.2"}, names=names[:1])
+    (batch,) = harness.expire()
+    harness.kernel.store_enriched(batch, {"flowDirection": [1, 1]})
+    assert [row["flowDirection"] for row in harness.stored()] == [0, 1]
+
+
+def test_rows_of_a_source_are_nobodys_flow() -> None:
+    harness = Harness(is_enriched=True)
+    schema = build_schemas(default_registry())[FlowOrigin.SOURCE, AddressFamily.IPV4]
+    batch = FlowBatch.from_columns(schema, {"sourcePodName": ["pod"]})
+    harness.kernel.store_enriched(batch, {"destinationPodName": ["other"]})
+    assert harness.statistics.flows_held == 0
+
+
+def test_refused_templates_and_cut_sets_are_counted_by_reason() -> None:
+    harness = Harness()
+    empty_template = bytes.fromhex("0002 0008 0100 0001".replace(" ", ""))
+    cut = data_set(AGENT, external(1), external(2))
+    cut = cut[:2] + (len(cut) - 60).to_bytes(2, "big") + cut[4:-60]
+    harness.send_message(message(template_set(AGENT, 256), cut))
+    harness.send_message(message(empty_template))
+    statistics = harness.statistics
+    assert statistics.records_received == 1
+    assert statistics.malformed_templates == 1
+    assert statistics.reasons == {"template_truncated": 1}
+
+
+def test_a_record_that_runs_over_its_set_is_noted_and_those_before_it_count() -> None:
+    harness = Harness()
+    names = [
+        "flowType",
+        "flowStartSeconds",
+        "flowEndSeconds",
+        "sourceIPv4Address",
+        "destinationIPv4Address",
+        "tcpState",
+    ]
+    good = data_set(names, external(1))
+    overrun = bytes(17) + b"\x09"
+    body = good[4:] + overrun
+    octets = message(template_set(names), good[:2] + (4 + len(body)).to_bytes(2, "big") + body)
+    result = harness.kernel.ingest([octets], [session()], 0.0)
+    assert result.notices == ((session(), Reason.RECORD_TRUNCATED, 256, 1),)
+    assert harness.statistics.records_received == 1
+
+
+def test_a_withdrawn_template_is_no_longer_known() -> None:
+    harness = Harness()
+    withdrawal = bytes.fromhex("0002 0008 0100 0000".replace(" ", ""))
+    octets = [message(template_set(AGENT)), message(withdrawal), message(data_set(AGENT, external(1)))]
+    harness.kernel.ingest(octets, [session(protocol="tcp")] * 3, 0.0)
+    assert harness.statistics.sets_without_template == 1
+
+
+def test_many_different_templates_are_compiled_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "_MAXIMUM_PLANS", 2)
+    harness = Harness()
+    for times in (1, 2, 3, 1, 2, 3):
+        harness.send(external(1, flowEndSeconds=times + 1), names=[*AGENT, *["vlanId"] * times])
+    assert harness.statistics.elements_dropped == {"vlanId": 12}
+    # the side's end follows each record, an older one too: what comes after it is newer again
+    assert (harness.statistics.records_merged, harness.statistics.records_older) == (4, 1)
+
+
+def test_names_that_peers_make_up_are_counted_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally, "_MAXIMUM_NAMES", 2)
+    counts: dict[str, int] = {}
+    tally.add_bounded(counts, ["a", "b", "c", "d", "a"], 2)
+    assert counts == {"a": 4, "b": 2, "other": 4}

@@ -57,9 +57,7 @@ def test_an_ipv6_element_follows_its_ipv4_twin(family: AddressFamily) -> None:
         (replace(EXTRA, merge_rule=MergeRule.FILL), MergeRule.FILL),
     ],
 )
-def test_an_extra_element_follows_its_own_rule_else_its_semantics(
-    element: InformationElement, rule: MergeRule
-) -> None:
+def test_an_extra_element_follows_its_own_rule_else_its_semantics(element: InformationElement, rule: MergeRule) -> None:
     for origin in (FlowOrigin.AGGREGATED, FlowOrigin.PLAIN):
         assert merge_rule(element, origin) is rule
 

@@ -34,9 +34,7 @@ def test_template_sizes_are_those_of_antrea() -> None:
     assert 24 + sum(8 if element.enterprise_number else 4 for element in elements) == 608
     least = sum(1 if element.length == 65535 else element.length for element in elements)
     assert least == 455
-    elements = [
-        e for e in SCHEMAS[FlowOrigin.AGGREGATED, AddressFamily.IPV6].elements if e.name not in HTTP
-    ]
+    elements = [e for e in SCHEMAS[FlowOrigin.AGGREGATED, AddressFamily.IPV6].elements if e.name not in HTTP]
     assert sum(1 if element.length == 65535 else element.length for element in elements) == 515
 
 

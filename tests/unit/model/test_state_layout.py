@@ -9,7 +9,14 @@ from flowjoin._model.state_layout import Derivation, StateLayout, Storage, stora
 from flowjoin.wire import default_registry
 
 REGISTRY = default_registry()
-NAMES = ("sourcePodName", "flowStartSeconds", "flowStartMilliseconds", "sourceIPv4Address", "octetTotalCount", "tcpState")
+NAMES = (
+    "sourcePodName",
+    "flowStartSeconds",
+    "flowStartMilliseconds",
+    "sourceIPv4Address",
+    "octetTotalCount",
+    "tcpState",
+)
 SCHEMA = FlowSchema(
     origin=FlowOrigin.PLAIN,
     family=AddressFamily.IPV4,
@@ -40,7 +47,7 @@ def test_leading_slots_come_first_and_interned_ones_last_without_gaps() -> None:
 
 
 def test_every_column_finds_its_slot_or_the_one_it_is_derived_from() -> None:
-    assert LAYOUT.source_positions() == [4, 2, 2, 3, 0, 5]
+    assert LAYOUT.source_positions == (4, 2, 2, 3, 0, 5)
 
 
 def test_every_real_schema_is_laid_out_whole() -> None:

@@ -72,8 +72,7 @@ class Bench:
                 nursery.start_soon(slot.run)
                 await slot.wait_tried()
             yield self.enrichment
-            for slot in self.slots:
-                slot.close()
+            nursery.cancel_scope.cancel()
 
     def state(self, index: int = 0) -> State:
         return self.health.snapshot()[index].state

@@ -275,6 +275,7 @@ async def test_health_is_degraded_while_a_batch_fails_and_good_again_after_it(au
     assert bench.state is State.DEGRADED
     await trio.sleep(10)
     assert bench.state is State.OK
+    assert bench.log.events() == ["exporter_opened", "export_retried", "export_failed", "exporter_recovered"]
     bench.lane.close()
 
 
@@ -488,6 +489,28 @@ async def test_a_row_that_kills_an_exporters_task_ends_as_a_dead_letter(autojump
 
     assert exporter.rows == [1, 3]
     assert (bench.books.delivered, bench.books.dead_lettered) == (2, 1)
+
+
+async def test_an_exporters_task_that_says_retryable_brings_the_batch_again_uncut(autojump_clock) -> None:
+    class Reconnecting(WithTask):
+        @asynccontextmanager
+        async def open(self) -> AsyncIterator[Any]:
+            try:
+                async with super().open() as opened:
+                    yield opened
+            except* ValueError as exc:
+                self.kill_by = -1 if self.opened == 7 else 2
+                raise RetryableExportError("connection lost") from exc
+
+    exporter = Reconnecting()
+    exporter.kill_by = 2
+    bench = Bench(exporter.open)
+    bench.lane.offer(batch_of(1, 2, 3))
+
+    await bench.finish()
+
+    assert {tuple(rows) for _, _, rows in exporter.calls} == {(1, 2, 3)}
+    assert (bench.books.delivered, bench.books.failures) == (3, 7)
 
 
 async def test_a_context_that_ends_by_itself_is_opened_again(autojump_clock, nursery) -> None:

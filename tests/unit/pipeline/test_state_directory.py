@@ -71,6 +71,31 @@ def test_each_plugin_instance_has_a_directory_of_its_own(tmp_path: Path) -> None
         assert state.directory_of("enrichers", "audit") != own
 
 
+def test_a_plugins_directory_that_cannot_be_made_is_the_operators_error(tmp_path: Path) -> None:
+    with open_state(tmp_path) as state:
+        (tmp_path / "exporters").write_text("a file stands where the directory should")
+        with pytest.raises(ConfigError, match="cannot be used"):
+            state.directory_of("exporters", "audit")
+
+
+def test_an_epoch_that_cannot_be_written_is_an_error_and_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_state(tmp_path):
+        pass
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state_directory.os, "fsync", full)
+        with pytest.raises(ConfigError, match="No space left on device"), open_state(tmp_path):
+            pass
+
+    assert (tmp_path / "epoch").read_text() == "1\n"
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
 def test_the_search_order_is_configured_then_systemds_then_the_usual_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,24 @@ def test_an_attribute_that_does_not_exist_is_an_import_error(install_plugin) -> 
         load_plugins(["paper"])
 
 
+def test_an_entry_point_that_is_none_is_an_error(install_plugin) -> None:
+    install_plugin("paper", "nothing = None", module="planted_none", entry_points={"paper": "planted_none:nothing"})
+
+    with pytest.raises(PluginContractError, match="its entry point 'planted_none:nothing' is None"):
+        load_plugins(["paper"])
+
+
+def test_a_half_removed_distribution_does_no_harm(install_plugin) -> None:
+    folder = install_plugin("torn", exporter("torn"))
+    (metadata,) = folder.glob("*.dist-info/METADATA")
+    metadata.unlink()
+    install_plugin("paper", exporter("paper"))
+
+    assert load_plugins(["paper"]).exporter_type("paper").name == "paper"
+    with pytest.raises(PluginLoadError, match="is not installed"):
+        load_plugins(["torn"])
+
+
 def test_two_distributions_of_one_name_are_an_error_that_names_both(install_plugin) -> None:
     install_plugin("paper", exporter("paper"), distribution="flowjoin-paper", version="1.0")
     install_plugin("paper", exporter("paper"), distribution="acme-paper", version="2.0")

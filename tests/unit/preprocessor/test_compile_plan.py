@@ -68,7 +68,9 @@ def test_of_a_repeated_element_the_first_counts_and_the_others_are_named() -> No
 
 def test_what_a_flow_has_no_place_for_is_named_but_padding_is_not() -> None:
     unknown = FieldSpecifier(ElementRegistry.unknown(64_000, 999, 4), 4, is_known=False)
-    plan = compiled(*ADDRESSES, unknown, "flowType", "vlanId", "paddingOctets", "throughput", "octetDeltaCountFromSourceNode")
+    plan = compiled(
+        *ADDRESSES, unknown, "flowType", "vlanId", "paddingOctets", "throughput", "octetDeltaCountFromSourceNode"
+    )
     assert plan.dropped == ("64000/999", "vlanId", "throughput", "octetDeltaCountFromSourceNode")
 
 
@@ -80,7 +82,9 @@ def test_an_extra_element_of_the_configuration_has_a_place() -> None:
 
 
 def test_times_that_plain_flows_are_computed_from_are_taken() -> None:
-    plan = compiled("flowStartNanoseconds", "systemInitTimeMilliseconds", "flowEndSysUpTime", "flowEndDeltaMicroseconds")
+    plan = compiled(
+        "flowStartNanoseconds", "systemInitTimeMilliseconds", "flowEndSysUpTime", "flowEndDeltaMicroseconds"
+    )
     assert plan.dropped == ()
     assert compiled("flowType", "flowStartNanoseconds").dropped == ("flowStartNanoseconds",)
 
@@ -121,9 +125,7 @@ def test_reduced_size_and_empty_fields_fit() -> None:
 
 def test_proxy_mode_keeps_everything_but_repeats() -> None:
     unknown = FieldSpecifier(ElementRegistry.unknown(64_000, 999, 4), 4, is_known=False)
-    plan = compiled(
-        *ADDRESSES, unknown, "vlanId", "initiatorOctets", "flowStartMilliseconds", "vlanId", is_proxy=True
-    )
+    plan = compiled(*ADDRESSES, unknown, "vlanId", "initiatorOctets", "flowStartMilliseconds", "vlanId", is_proxy=True)
     assert plan.extra == (2, 3, 4, 5)
     assert plan.dropped == ("vlanId",)
     assert moves(plan) == {"sourceIPv4Address": 0, "destinationIPv4Address": 1, "flowStartMilliseconds": 5}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -13,25 +14,22 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-from flowjoin._cli.commands import CommandError
+from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
 from flowjoin._collector.capture import CaptureItem, CaptureReader, CaptureStatistics, open_capture
 from flowjoin._model.errors import DecodeError
 from flowjoin._model.reasons import Reason
 
 __all__ = [
-    "EXIT_FAILED",
-    "EXIT_UNUSABLE",
     "add_capture_arguments",
     "items_of",
     "medium_failed",
     "opened",
+    "output_failed",
     "progress_of",
     "unreadable",
     "why_nothing",
 ]
 
-EXIT_FAILED: Final = 1
-EXIT_UNUSABLE: Final = 2
 _LONG_FILE_OCTETS: Final = 8 * 1024 * 1024
 _PROGRESS_EVERY_ITEMS: Final = 1024
 
@@ -80,6 +78,15 @@ def medium_failed(cause: OSError | ValueError, file: str) -> CommandError:
     """What to say when the file cannot be opened, or its medium fails."""
     said = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
     return CommandError(f"{file} cannot be read: {said}", exit_code=EXIT_UNUSABLE)
+
+
+def output_failed(cause: OSError) -> Exception:
+    """What to raise when standard output takes nothing more; a closed pipe is the frame's business."""
+    if isinstance(cause, BrokenPipeError):
+        return cause
+    # Python flushes at exit and must not meet the full disk again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CommandError(f"standard output cannot be written: {cause.strerror or cause}", exit_code=EXIT_FAILED)
 
 
 def unreadable(error: DecodeError, file: str) -> CommandError:

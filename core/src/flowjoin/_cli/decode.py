@@ -11,15 +11,15 @@ from typing import TextIO
 from rich.console import Console
 
 from flowjoin._cli.capture_file import (
-    EXIT_UNUSABLE,
     add_capture_arguments,
     items_of,
     opened,
+    output_failed,
     progress_of,
     unreadable,
     why_nothing,
 )
-from flowjoin._cli.commands import CommandError
+from flowjoin._cli.commands import EXIT_UNUSABLE, CommandError
 from flowjoin._cli.decode_lines import DecodeLines, Line
 from flowjoin._cli.decode_text import print_counters, print_line
 from flowjoin._collector.capture import CaptureReader, SessionEnded
@@ -52,7 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
     as_table = arguments.output == "table" or (arguments.output is None and sys.stdout.isatty())
     write = _table_writer() if as_table else _json_writer(sys.stdout)
     with opened(arguments.file, ports=arguments.port) as capture, progress_of(capture, arguments.file) as tell:
-        _decode(capture, arguments, write, tell)
+        try:
+            _decode(capture, arguments, write, tell)
+        except OSError as exc:  # of our output: those of the file have become sentences already
+            raise output_failed(exc) from exc
     return 0
 
 

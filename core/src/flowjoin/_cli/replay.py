@@ -13,17 +13,16 @@ from typing import Final, Literal
 import trio
 
 from flowjoin._cli.capture_file import (
-    EXIT_FAILED,
-    EXIT_UNUSABLE,
     add_capture_arguments,
     medium_failed,
     opened,
+    output_failed,
     progress_of,
     unreadable,
     why_nothing,
 )
-from flowjoin._cli.commands import CommandError
-from flowjoin._cli.configuration import add_config_argument, read_config, say_notices
+from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
+from flowjoin._cli.configuration import add_config_argument, make_logs, read_config, say_notices
 from flowjoin._cli.terminal_exporter import TERMINAL_NAME, TerminalSettings, terminal_exporter_type
 from flowjoin._collector.capture import CaptureItem
 from flowjoin._config.fields import Settings
@@ -34,7 +33,7 @@ from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin, bind_plug
 from flowjoin._model.errors import DecodeError
 from flowjoin._pipeline.replay_program import ReplayOutcome, run_replay
 from flowjoin._plugins.loader import load_plugins
-from flowjoin._telemetry.logs import LogFormat, Logs
+from flowjoin._telemetry.logs import Logs
 from flowjoin.api import ExporterType
 from flowjoin.wire.registry import default_registry
 
@@ -66,17 +65,32 @@ def run(arguments: argparse.Namespace) -> int:
     # That there is no collector, or no exporter, is no news here.
     say_notices(dataclasses.replace(loaded, warnings=tuple(n for n in loaded.warnings if n.severity == "warning")))
     bound = bind_plugins(loaded, load_plugins, default_registry())
+    logs = make_logs(bound.config.log, level="warning" if arguments.config is None else None)
     scope = trio.CancelScope()
+    output_error: OSError | None = None
+
+    def close_output(cause: OSError) -> None:
+        nonlocal output_error
+        output_error = cause
+        scope.cancel()
+
     if not bound.exporters:
-        bound = dataclasses.replace(bound, exporters=(_terminal(arguments.output, scope),))
+        bound = dataclasses.replace(bound, exporters=(_terminal(arguments.output, close_output),))
     elif arguments.output is not None:
         raise CommandError(
             "--output is for flows on standard output, and the configuration has exporters", exit_code=EXIT_UNUSABLE
         )
     with opened(arguments.file, ports=arguments.port) as capture, progress_of(capture, arguments.file) as tell:
-        outcome = _replayed(bound, iter(capture), _logs(arguments, bound), scope, tell)
+        outcome = _replayed(
+            bound,
+            iter(capture),
+            logs,
+            scope,
+            tell,
+        )
         if outcome is None:
-            raise BrokenPipeError  # whoever reads our output has enough
+            assert output_error is not None, "nothing else cancels a replay"
+            raise output_failed(output_error)
         statistics = capture.statistics()
     for problem in outcome.books.imbalances():
         print(f"flowjoin: the books do not balance, which is a bug: {problem}", file=sys.stderr)
@@ -115,23 +129,24 @@ def _refuse_state(file: str) -> None:
         CommandError: the file is a directory, or lies in a state directory: its flows are joined already.
     """
     path = Path(file).absolute()
-    for folder in (path, *path.parents):
-        if all((folder / name).is_file() for name in _STATE_FILES):
+    for folder in () if file == "-" else (path, *path.parents):
+        if _is_state_directory(folder):
             problem = f"{file} belongs to the state directory {folder}: its flows are joined already, replay would join"
             raise CommandError(f"{problem} them again; replay takes what exporters sent", exit_code=EXIT_UNUSABLE)
 
 
+def _is_state_directory(folder: Path) -> bool:
+    try:
+        return all((folder / name).is_file() for name in _STATE_FILES)
+    except OSError:  # what may not be looked into cannot be told; opening the file will say why
+        return False
+
+
 def _terminal(
-    form: Literal["json", "table"] | None, scope: trio.CancelScope
+    form: Literal["json", "table"] | None, on_closed: Callable[[OSError], None]
 ) -> BoundPlugin[ExporterEntry, ExporterType]:
     """Standard output as if a configuration had named it."""
     form = form or ("table" if sys.stdout.isatty() else "json")
     entry = ExporterEntry(type=TERMINAL_NAME, spool="none", settings=Settings(node=MappingNode(entries=(), line=0)))
-    settings = TerminalSettings(out=sys.stdout, form=form, on_closed=scope.cancel)
+    settings = TerminalSettings(out=sys.stdout, form=form, on_closed=on_closed)
     return BoundPlugin(entry=entry, type=terminal_exporter_type(), settings=settings)
-
-
-def _logs(arguments: argparse.Namespace, bound: BoundConfig) -> Logs:
-    config = bound.config.log
-    log_format: LogFormat = config.format if config.format != "auto" else "console" if sys.stderr.isatty() else "json"
-    return Logs(log_format=log_format, level="warning" if arguments.config is None else config.level)

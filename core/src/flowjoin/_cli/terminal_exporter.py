@@ -29,12 +29,12 @@ class TerminalSettings:
     """Where the lines go.
 
     Attributes:
-        on_closed: called when nobody reads any more; whoever gave it ends the run.
+        on_closed: told why nothing more can be written; whoever gave it ends the run.
     """
 
     out: TextIO
     form: Literal["table", "json"]
-    on_closed: Callable[[], None]
+    on_closed: Callable[[OSError], None]
 
 
 def terminal_exporter_type() -> ExporterType:
@@ -50,8 +50,8 @@ class _TerminalExporter:
         lines = _json_lines(batch) if self._settings.form == "json" else _text_lines(batch)
         try:
             await trio.to_thread.run_sync(self._write, "".join(f"{line}\n" for line in lines))
-        except BrokenPipeError:
-            self._settings.on_closed()
+        except OSError as exc:
+            self._settings.on_closed(exc)
             await trio.sleep_forever()
 
     def _write(self, text: str) -> None:

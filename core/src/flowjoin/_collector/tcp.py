@@ -23,6 +23,7 @@ from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
 from flowjoin._collector.peers import peer_text
 from flowjoin._collector.sockets import bound_address
+from flowjoin._kernel.interface import IngestResult
 from flowjoin._model.errors import DecodeError
 from flowjoin._model.reasons import Reason
 from flowjoin._model.transport_session import TransportSession
@@ -140,13 +141,21 @@ class TcpCollectingProcess:
             self._intake.close_session(session)
             await trio.aclose_forcefully(stream)
         report = self._intake.log.info if cause in _PROPER_ENDS else self._intake.log.warning
-        report("connection_closed", address=str(self.address), original_exporter=str(session), cause=cause)
+        report(
+            "connection_closed",
+            address=str(self.address),
+            original_exporter=session.peer,
+            port=session.peer_port,
+            cause=cause,
+        )
 
     async def _read(self, stream: trio.abc.ReceiveStream, session: TransportSession) -> str:
         framer = MessageFramer()
         heard_at = trio.current_time()
         while True:
+            held_at = trio.current_time()
             await self._intake.wait_until_ready()
+            heard_at += trio.current_time() - held_at  # while we did not listen, the peer was not silent
             with trio.CancelScope(deadline=heard_at + self._limits.idle_timeout) as scope:
                 if self._is_stopping:
                     scope.deadline = min(trio.current_time() + _QUIET_SECONDS, self._last_read_at)
@@ -170,16 +179,27 @@ class TcpCollectingProcess:
                 return "end"
             messages, fault = _whole_messages(framer, data)
             if messages:
+                result = await self._hand_over(messages, session)
                 heard_at = trio.current_time()
-                self._counters.messages += len(messages)
-                self._counters.octets += sum(map(len, messages))
-                result = self._intake.ingest(messages, [session] * len(messages), heard_at)
                 if session in result.faulty:
                     self._counters.connections_faulty += 1
                     return "faulty"
             if fault is not None:
                 self._counters.refuse(fault.value)
                 return fault.value
+
+    async def _hand_over(self, messages: list[bytes | memoryview], session: TransportSession) -> IngestResult:
+        """Ingest, when the pipeline is ready: other connections may have brought much since we began to read.
+
+        Cancellation: they are handed over all the same.
+        """
+        try:
+            await self._intake.wait_until_ready()
+        finally:
+            self._counters.messages += len(messages)
+            self._counters.octets += sum(map(len, messages))
+            result = self._intake.ingest(messages, [session] * len(messages), trio.current_time())
+        return result
 
 
 def _whole_messages(framer: MessageFramer, data: bytes | bytearray) -> tuple[list[bytes | memoryview], Reason | None]:

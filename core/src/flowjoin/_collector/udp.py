@@ -137,7 +137,9 @@ class UdpCollectingProcess:
             "session_refused",
             reason=Reason.SESSION_LIMIT.value,
             address=str(self.address),
-            original_exporter=address[0],
+            # Not as original_exporter, by which the logger tells repetitions apart: forged addresses would
+            # fill the log.
+            refused=address[0],
             limit=self._limits.sessions,
         )
 

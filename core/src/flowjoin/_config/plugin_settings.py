@@ -86,9 +86,9 @@ def bind_plugins(
         entries.extend(several)
     try:
         types = load(dict.fromkeys(entry.type for entry in entries))
+        registry = types.extend_registry(registry)
     except PluginError as exc:
         raise _named_at(exc, next((entry for entry in entries if entry.type == exc.plugin), None)) from exc
-    registry = types.extend_registry(registry)
     elements = resolve_elements(loaded, registry)
     known = {element.name for element in registry}
     return BoundConfig(

@@ -15,8 +15,9 @@ from typing import Final, Literal, Protocol
 import trio
 
 from flowjoin._generator.config import TrafficConfig
+from flowjoin._generator.flow import Flow
 from flowjoin._generator.records import AgentRecords, observation_domain_of
-from flowjoin._generator.traffic import Flow, Traffic
+from flowjoin._generator.traffic import Traffic
 from flowjoin._model.errors import DestinationError
 from flowjoin._model.flow_schema import AddressFamily
 from flowjoin._model.information_element import Value

@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
-from flowjoin._generator.traffic import Flow, Half
+from flowjoin._generator.flow import Flow, Half
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_schema import AddressFamily
 from flowjoin._model.information_element import Value

@@ -9,19 +9,20 @@ matter to a collector; totals never shrink; a half's end moves on with each roun
 
 from __future__ import annotations
 
-import enum
+import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from flowjoin._generator.cluster import Cluster, Pod, Policy, make_cluster
 from flowjoin._generator.config import TrafficConfig
+from flowjoin._generator.flow import Flow, FlowKind, Half, Update
+from flowjoin._generator.shares import flows_of_kinds
 from flowjoin._model.flow_key import FlowKey
 from flowjoin._model.flow_schema import AddressFamily
 from flowjoin._model.information_element import Value
 
-__all__ = ["Flow", "FlowKind", "Half", "Traffic", "Update", "flows_of_kinds", "records_planned"]
+__all__ = ["Traffic"]
 
 _ICMP, _TCP, _UDP, _ICMPV6 = 1, 6, 17, 58
 _INTRA_NODE, _INTER_NODE, _TO_EXTERNAL, _FROM_EXTERNAL = 1, 2, 3, 4
@@ -30,72 +31,6 @@ _IDLE, _ACTIVE, _END_OF_FLOW = 1, 2, 3  # flowEndReason
 _EPHEMERAL_PORTS: Final = range(32768, 61000)  # Linux
 _SNAT_PORTS: Final = range(1024, 65536)
 _STEP_SECONDS: Final = 5  # the agent's active timeout
-
-
-class FlowKind(enum.Enum):
-    """Who reports a flow, and how."""
-
-    INTRA_NODE = "intra_node"
-    INTER_NODE = "inter_node"
-    TO_EXTERNAL = "to_external"
-    FROM_EXTERNAL = "from_external"  # the client entered at the Pod's own node: one record
-    FROM_EXTERNAL_FORWARDED = "from_external_forwarded"  # it entered elsewhere: two halves, joined by the SNAT address
-    EGRESS_DENIED = "egress_denied"  # the source node drops or rejects
-    INGRESS_REJECTED = "ingress_rejected"  # the destination node answers
-    INGRESS_DROPPED = "ingress_dropped"  # the destination node drops, the source node sees no answer
-
-
-_TWO_SIDED: Final = frozenset({FlowKind.INTER_NODE, FlowKind.FROM_EXTERNAL_FORWARDED, FlowKind.INGRESS_DROPPED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
-    """What one record says that the next one says anew; counts are totals."""
-
-    flow_end: int
-    flow_end_reason: int
-    tcp_state: str
-    packets: int
-    octets: int
-    reverse_packets: int
-    reverse_octets: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
-    """One node's view of a flow.
-
-    Attributes:
-        node: whose agent reports it.
-        elements: by name, what stays the same in all its records and is not the default; addresses of
-            the flow's own family are named as IPv4 ones, whatever the family.
-        updates: one for each record, in order.
-    """
-
-    node: int
-    elements: dict[str, Value]
-    updates: tuple[Update, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
-    """A flow that a collector must deliver once, under its key."""
-
-    kind: FlowKind
-    family: AddressFamily
-    key: FlowKey
-    flow_start: int
-    halves: tuple[Half, ...]
-
-    @property
-    def octets(self) -> int:
-        """The largest octetTotalCount of either side."""
-        return max(half.updates[-1].octets for half in self.halves)
-
-    @property
-    def packets(self) -> int:
-        """The largest packetTotalCount of either side."""
-        return max(half.updates[-1].packets for half in self.halves)
 
 
 class _Ports:
@@ -110,36 +45,8 @@ class _Ports:
         if used == len(self._ports):
             return None
         self._used[address] = used + 1
-        # A stride without a common divisor visits every port once, and not in the order of time.
-        return self._ports[(used * 10_007 + len(address) * 811) % len(self._ports)]
-
-
-def flows_of_kinds(config: TrafficConfig) -> dict[FlowKind, int]:
-    """How many flows of each kind; together exactly as many as configured."""
-    shares = {
-        FlowKind.INTER_NODE: config.inter_node_share,
-        FlowKind.TO_EXTERNAL: config.external_share / 2,
-        FlowKind.FROM_EXTERNAL_FORWARDED: config.external_share / 4,
-        FlowKind.FROM_EXTERNAL: config.external_share / 4,
-        FlowKind.EGRESS_DENIED: config.denied_share / 3,
-        FlowKind.INGRESS_DROPPED: config.denied_share / 3,
-        FlowKind.INGRESS_REJECTED: config.denied_share / 3,
-        FlowKind.INTRA_NODE: 1.0,  # the rest
-    }
-    counts: dict[FlowKind, int] = {}
-    reached, dealt = 0.0, 0
-    for kind, share in shares.items():
-        # Rounding the running sum leaves nobody out for good and never exceeds the whole.
-        reached = min(1.0, reached + share)
-        counts[kind] = round(reached * config.flows) - dealt
-        dealt += counts[kind]
-    return counts
-
-
-def records_planned(config: TrafficConfig) -> int:
-    """How many Data Records the traffic has."""
-    halves = sum(count * (2 if kind in _TWO_SIDED else 1) for kind, count in flows_of_kinds(config).items())
-    return halves * (1 + config.updates)
+        # A stride without a common divisor visits every port once; each address begins somewhere else.
+        return self._ports[(used * 10_007 + zlib.crc32(address.encode())) % len(self._ports)]
 
 
 class Traffic:
@@ -190,10 +97,10 @@ class Traffic:
         protocol = self._protocol(source, destination, family)
         common = self._transport(source.addresses[family], destination, family, protocol)
         common["flowType"] = _INTRA_NODE if kind is FlowKind.INTRA_NODE else _INTER_NODE
-        source_side = self._pod("source", source) | self._egress_policy(_ALLOW)
+        source_side = self._pod("source", source) | self._egress_policy(source, _ALLOW)
         if protocol in (_TCP, _UDP) and self._random.random() < 0.6:
             source_side |= self._service(destination, family)  # only the source node translates its address
-        destination_side = self._pod("destination", destination) | self._ingress_policy(_ALLOW)
+        destination_side = self._pod("destination", destination) | self._ingress_policy(destination, _ALLOW)
         if kind is FlowKind.INTRA_NODE:
             sides = [(source.node, common | source_side | destination_side)]
         else:
@@ -209,7 +116,7 @@ class Traffic:
             self._random.choice((443, 80)),
         )
         common["flowType"] = _TO_EXTERNAL
-        elements = common | self._pod("source", source) | self._egress_policy(_ALLOW)
+        elements = common | self._pod("source", source) | self._egress_policy(source, _ALLOW)
         if self._random.random() < 0.5:
             gateway = self._random.choice(self.cluster.nodes)
             elements |= {
@@ -224,7 +131,7 @@ class Traffic:
         client = self._random.choice(self.cluster.clients[family])
         common = self._transport(client, destination, family, _TCP)
         common["flowType"] = _FROM_EXTERNAL
-        inside = self._pod("destination", destination) | self._ingress_policy(_ALLOW)
+        inside = self._pod("destination", destination) | self._ingress_policy(destination, _ALLOW)
         service = self._service(destination, family)
         if kind is FlowKind.FROM_EXTERNAL:
             return self._flow(kind, family, common, [(destination.node, common | inside | service)])
@@ -245,13 +152,13 @@ class Traffic:
         match kind:
             case FlowKind.EGRESS_DENIED:
                 action = self._random.choice((_DROP, _REJECT))
-                sides = [(source.node, source_side | self._egress_policy(action))]
+                sides = [(source.node, source_side | self._egress_policy(source, action))]
             case FlowKind.INGRESS_REJECTED:
-                sides = [(destination.node, destination_side | self._ingress_policy(_REJECT))]
+                sides = [(destination.node, destination_side | self._ingress_policy(destination, _REJECT))]
             case _:
                 sides = [
                     (source.node, source_side),
-                    (destination.node, destination_side | self._ingress_policy(_DROP)),
+                    (destination.node, destination_side | self._ingress_policy(destination, _DROP)),
                 ]
         return self._flow(kind, family, common, sides)
 
@@ -387,16 +294,17 @@ class Traffic:
             "destinationServiceIPv4": service.addresses[family],
         }
 
-    def _ingress_policy(self, action: int) -> dict[str, Value]:
-        return self._policy("ingress", self.cluster.ingress_policies, action)
+    def _ingress_policy(self, pod: Pod, action: int) -> dict[str, Value]:
+        return self._policy("ingress", self.cluster.ingress_policies, pod, action)
 
-    def _egress_policy(self, action: int) -> dict[str, Value]:
-        return self._policy("egress", self.cluster.egress_policies, action)
+    def _egress_policy(self, pod: Pod, action: int) -> dict[str, Value]:
+        return self._policy("egress", self.cluster.egress_policies, pod, action)
 
-    def _policy(self, direction: str, policies: tuple[Policy, ...], action: int) -> dict[str, Value]:
+    def _policy(self, direction: str, policies: tuple[Policy, ...], pod: Pod, action: int) -> dict[str, Value]:
         if action == _ALLOW and self._random.random() < 0.6:
             return {}  # no policy selects the Pod
-        policy = self._random.choice(policies)
+        # Of the Pod's own namespace, or of the whole cluster.
+        policy = self._random.choice([each for each in policies if each.namespace in (pod.namespace, "")])
         return {
             f"{direction}NetworkPolicyName": policy.name,
             f"{direction}NetworkPolicyNamespace": policy.namespace,

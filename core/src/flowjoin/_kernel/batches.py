@@ -62,7 +62,7 @@ class _Group:
         layout = self._layout
         stored = [*zip(*self._rows, strict=True), *zip(*self._texts, strict=True)]
         columns = []
-        for element, position in zip(layout.schema.elements, layout.source_positions(), strict=True):
+        for element, position in zip(layout.schema.elements, layout.source_positions, strict=True):
             values = stored[position]
             if element.name in layout.derived:
                 values = tuple(map(layout.derived[element.name].function, values))

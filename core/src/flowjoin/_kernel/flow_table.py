@@ -103,10 +103,6 @@ class FlowTable:
         """Whether enrichers have given what they give for the flow."""
         return bool(self._flags[handle] & _ENRICHED)
 
-    def deadlines(self, handle: int) -> tuple[float, float]:
-        """When the flow is due for its next export, and when it leaves without a record."""
-        return self._active[handle], self._idle[handle]
-
     def has_room(self) -> bool:
         """Whether a new flow can be stored, be it in the place of another."""
         return len(self._handles) < self._limits.flows or len(self.departed) < MAXIMUM_DEPARTED
@@ -160,7 +156,7 @@ class FlowTable:
             self._order.add_ready(handle, self._serials[handle], now)
             flags |= _READY
         elif flags & _READY and self._seen[handle] != now:
-            self._order.remove_ready(handle, self._seen[handle])
+            self._order.remove_ready(handle)
             self._order.add_ready(handle, self._serials[handle], now)
         self._seen[handle] = now
         self._flags[handle] = flags | _UPDATED
@@ -226,7 +222,7 @@ class FlowTable:
         key = self._keys[handle]
         assert key is not None, "a flow leaves once"
         if self._flags[handle] & _READY:
-            self._order.remove_ready(handle, self._seen[handle])
+            self._order.remove_ready(handle)
         else:
             self._order.remove_waiting(handle)
         self._queue.remove(handle)

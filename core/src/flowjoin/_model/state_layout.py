@@ -86,7 +86,11 @@ class StateLayout:
         schema: whose elements they are.
         struct: all slots, in state order.
         slots: by element name, in state order.
-        sums: names of the extra elements that add up.
+        derived: elements without a slot of their own.
+        interned_offset: where the numbers of strings begin, which are last.
+        interned_count: how many.
+        interned: reads them all.
+        source_positions: for each column of the schema, the position of its slot in ``struct``'s order.
     """
 
     def __init__(
@@ -133,12 +137,11 @@ class StateLayout:
         )
         self.interned_count = (self.struct.size - self.interned_offset) // 4
         self.interned = struct.Struct(f"<{self.interned_count}I")
+        order = {name: position for position, name in enumerate(self.slots)}
+        self.source_positions = tuple(
+            order[self.derived[name].source if name in self.derived else name] for name in schema.names
+        )
 
     def offset(self, name: str) -> int:
         """Octets from the state's beginning to an element's value."""
         return self.slots[name].offset
-
-    def source_positions(self) -> list[int]:
-        """For each column of the schema, the position of its slot in ``struct``'s order."""
-        order = {name: position for position, name in enumerate(self.slots)}
-        return [order[self.derived[name].source if name in self.derived else name] for name in self.schema.names]

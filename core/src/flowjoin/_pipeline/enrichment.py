@@ -54,8 +54,7 @@ class EnricherSlot:
         self._log = log
         self._enricher: Enricher | None = None
         self._cause: Exception | None = None
-        self._leave = trio.Event()
-        self._is_closing = False
+        self._failed = trio.Event()
         self._tried = trio.Event()
         self._enriched = self._passed = 0
 
@@ -72,20 +71,14 @@ class EnricherSlot:
         await self._tried.wait()
 
     async def run(self) -> None:
-        """Keep it open until closed."""
+        """Keep it open until cancelled."""
         await keep_open(
             self._component,
             self._open_enricher,
             self._stay_open,
             log=self._log,
             on_failure=lambda _exc: self._tried.set(),
-            is_finished=lambda: self._is_closing,
         )
-
-    def close(self) -> None:
-        """No more rows come."""
-        self._is_closing = True
-        self._leave.set()
 
     def columns(self, batch: FlowBatch) -> Mapping[str, Sequence[Value]] | None:
         """What it says about these rows, fit for ``with_columns``; None while it is down, and if it fails now."""
@@ -98,7 +91,7 @@ class EnricherSlot:
         except PluginFailure as failure:
             self._cause = single_cause(failure)
             self._enricher = None
-            self._leave.set()
+            self._failed.set()
             self._passed += len(batch)
             return None
         self._component.recovered()
@@ -109,19 +102,17 @@ class EnricherSlot:
         if not callable(getattr(enricher, "enrich", None)):
             problem = f"its open yielded a {type(enricher).__name__}, which has no enrich"
             raise PluginFailure from PluginContractError(problem, plugin=self._type.name)
-        self._leave = trio.Event()
+        self._failed = trio.Event()
         self._cause = None
         self._enricher = enricher
         self._component.opened()
         self._tried.set()
         self._log.info("enricher_opened")
         try:
-            if not self._is_closing:
-                await self._leave.wait()
+            await self._failed.wait()
         finally:
             self._enricher = None
-        if self._cause is not None:
-            raise PluginFailure from self._cause
+        raise PluginFailure from self._cause
 
     def _checked(self, batch: FlowBatch, given: object) -> Mapping[str, Sequence[Value]]:
         """The columns with every given value as it was.

@@ -48,10 +48,6 @@ class Component:
         self._failures = 0
 
     @property
-    def is_ok(self) -> bool:
-        return self._state is State.OK
-
-    @property
     def is_degraded(self) -> bool:
         return self._state is State.DEGRADED
 
@@ -101,7 +97,3 @@ class HealthTable:
     def snapshot(self) -> tuple[ComponentHealth, ...]:
         """Every row, in the order of their making."""
         return tuple(component.health() for component in self._components)
-
-    @property
-    def is_degraded(self) -> bool:
-        return any(component.is_degraded for component in self._components)

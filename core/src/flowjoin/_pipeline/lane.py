@@ -166,6 +166,8 @@ class Lane:
     def _succeeded(self) -> None:
         self._failing_batch = ""
         self._unknown_failures = 0
+        if self._component.is_degraded:
+            self._log.info("exporter_recovered")
         self._component.recovered()
         self._room.unpark_all()
 

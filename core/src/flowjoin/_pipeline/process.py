@@ -110,6 +110,7 @@ async def run_pipeline(
                         each,
                         ingest=pipeline.ingest,
                         close_session=pipeline.kernel.close_session,
+                        wait_until_ready=pipeline.gate.wait_open,
                         log=pipeline.logs.logger(component="collectors", name=f"{each.protocol} {each.address}"),
                     )
                 )
@@ -127,28 +128,28 @@ async def run_pipeline(
 
 @asynccontextmanager
 async def open_stages(pipeline: Pipeline, grace_seconds: float, stop: Stop) -> AsyncIterator[None]:
-    """Lanes, look-ups and enrichers, open and running; on leaving, lanes get the grace time to deliver."""
-    with trio.CancelScope() as draining:
-        async with trio.open_nursery() as lanes:
-            for lane in pipeline.lanes:
-                lanes.start_soon(lane.run, name=f"lane {lane.name}")
-            async with trio.open_nursery() as tables:
-                for lookup in pipeline.lookups:
-                    tables.start_soon(lookup.run, name=f"lookup {lookup.name}")
-                await _wait_tried(pipeline.lookups, stop)
-                for enricher in pipeline.enrichers:
-                    tables.start_soon(enricher.run, name=f"enricher {enricher.name}")
-                await _wait_tried(pipeline.enrichers, stop)
-                yield
-                for enricher in pipeline.enrichers:
-                    enricher.close()
-                tables.cancel_scope.cancel()
-            pipeline.log.info("draining", rows=pipeline.books().undelivered, seconds=grace_seconds)
-            for lane in pipeline.lanes:
-                lane.close()
-            draining.deadline = trio.current_time() + grace_seconds
-    if draining.cancelled_caught:
-        pipeline.log.error("grace_period_over", rows_undelivered=pipeline.books().undelivered)
+    """Look-ups, lanes and enrichers, open and running; on leaving, lanes get the grace time to deliver."""
+    async with trio.open_nursery() as lookups:
+        for lookup in pipeline.lookups:
+            lookups.start_soon(lookup.run, name=f"lookup {lookup.name}")
+        await _wait_tried(pipeline.lookups, stop)
+        with trio.CancelScope() as draining:
+            async with trio.open_nursery() as lanes:
+                for lane in pipeline.lanes:
+                    lanes.start_soon(lane.run, name=f"lane {lane.name}")
+                async with trio.open_nursery() as enrichers:
+                    for enricher in pipeline.enrichers:
+                        enrichers.start_soon(enricher.run, name=f"enricher {enricher.name}")
+                    await _wait_tried(pipeline.enrichers, stop)
+                    yield
+                    enrichers.cancel_scope.cancel()  # they hold no rows
+                pipeline.log.info("draining", rows=pipeline.books().undelivered, seconds=grace_seconds)
+                for lane in pipeline.lanes:
+                    lane.close()
+                draining.deadline = trio.current_time() + grace_seconds
+        if draining.cancelled_caught:
+            pipeline.log.error("grace_period_over", rows_undelivered=pipeline.books().undelivered)
+        lookups.cancel_scope.cancel()
 
 
 async def _take_in(

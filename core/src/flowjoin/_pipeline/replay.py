@@ -20,7 +20,8 @@ from flowjoin._model.transport_session import TransportSession
 
 __all__ = ["Replay", "ReplayClock", "ReplayKernel"]
 
-_ITEMS_PER_STEP: Final = 256  # between two checkpoints; some milliseconds of work
+_ITEMS_PER_STEP: Final = 256  # read at once in a thread
+_ITEMS_PER_SLICE: Final = 16  # between two checkpoints; a few milliseconds of work
 _Ingest: TypeAlias = Callable[[Sequence[bytes | memoryview], Sequence[TransportSession], float], IngestResult]
 
 
@@ -102,7 +103,9 @@ class Replay:
         is_over = False
         while not is_over:
             step, is_over, fault = await trio.to_thread.run_sync(_take, items, abandon_on_cancel=True)
-            for item in step:
+            for index, item in enumerate(step):
+                if index % _ITEMS_PER_SLICE == 0:
+                    await trio.lowlevel.checkpoint()
                 await self._feed(item)
             tell(len(step))
         for now in self._clock.ticks_to_the_end(self._kernel.next_expiry):

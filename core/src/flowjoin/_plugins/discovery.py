@@ -45,8 +45,11 @@ def installed_plugins() -> tuple[InstalledPlugin, ...]:
     found: list[InstalledPlugin] = []
     seen: set[str] = set()
     for distribution in importlib.metadata.distributions():
-        name = distribution.metadata["Name"]
-        if not name or (key := name.lower().replace("_", "-").replace(".", "-")) in seen:
+        metadata = distribution.metadata
+        if "Name" not in metadata:
+            continue  # a half-removed distribution
+        name = metadata["Name"]
+        if (key := name.lower().replace("_", "-").replace(".", "-")) in seen:
             continue
         seen.add(key)
         found.extend(

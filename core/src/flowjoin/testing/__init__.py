@@ -11,7 +11,7 @@ if find_spec("pytest") is not None:
     import pytest
 
     # Before the import below, so that a check that fails shows the values it compared.
-    pytest.register_assert_rewrite("flowjoin.testing.checks")
+    pytest.register_assert_rewrite("flowjoin.testing.checks", "flowjoin.testing.watching")
 
     from flowjoin.testing.exporter_conformance import ExporterConformance as ExporterConformance
 

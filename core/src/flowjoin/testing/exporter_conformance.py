@@ -9,7 +9,7 @@ import pytest
 
 from flowjoin.api import ExporterType
 from flowjoin.testing import checks
-from flowjoin.testing.checks import CheckSkipped, Delivered, MakeDown, Subject
+from flowjoin.testing.subject import CheckSkipped, Delivered, MakeDown, Subject
 
 __all__ = ["ExporterConformance"]
 

@@ -160,7 +160,16 @@ class CaptureReader:
             for frame in frames:
                 self._frames += 1
                 self._time = max(self._time, frame.time)
-                yield from self._items_of_frame(frame)
+                packet = self._packet_of(frame)
+                if packet is None:
+                    continue
+                if packet.protocol == UDP:
+                    message = self._message_of(packet)
+                    if message is not None:
+                        yield message
+                elif self._is_wanted(packet.payload):
+                    for event in self._streams.receive(packet.source, packet.destination, packet.payload):
+                        yield self._item_of(event)
         except DecodeError as error:
             fault = error
         self._fragments.give_up_all()
@@ -168,33 +177,32 @@ class CaptureReader:
         if fault is not None:
             raise fault
 
-    def _items_of_frame(self, frame: Frame) -> Iterator[CaptureItem]:
+    def _packet_of(self, frame: Frame) -> IpPacket | None:
+        """The whole packet of UDP or TCP that a frame brings or completes."""
         octets = ip_packet_of(frame.link_type, memoryview(frame.octets))
         packet = None if octets is None else read_ip_packet(octets)
         if packet is not None and packet.fragment is not None:
             packet = self._fragments.receive(self._time, packet)
             if packet is None:
-                return
-        if packet is not None and packet.protocol == UDP:
-            yield from self._items_of_datagram(packet)
-        elif packet is not None and packet.protocol == TCP:
-            if self._is_wanted(packet.payload):
-                yield from map(self._item_of, self._streams.receive(packet.source, packet.destination, packet.payload))
-        else:
+                return None
+        if packet is None or packet.protocol not in (UDP, TCP):
             self._frames_skipped += 1
+            return None
+        return packet
 
-    def _items_of_datagram(self, packet: IpPacket) -> Iterator[CaptureItem]:
+    def _message_of(self, packet: IpPacket) -> CapturedMessage | None:
         datagram = read_udp_datagram(packet.payload)
         if datagram is None:
             self._frames_skipped += 1
-        elif bytes(datagram.payload[:2]) == IPFIX_VERSION and self._is_wanted(packet.payload):
-            self._datagrams_cut += datagram.is_cut
-            session = self._session(
-                "udp", packet.source, datagram.source_port, packet.destination, datagram.destination_port
-            )
-            yield CapturedMessage(self._time, session, datagram.payload)
-        else:
+            return None
+        if bytes(datagram.payload[:2]) != IPFIX_VERSION or not self._is_wanted(packet.payload):
             self._datagrams_other += 1
+            return None
+        self._datagrams_cut += datagram.is_cut
+        session = self._session(
+            "udp", packet.source, datagram.source_port, packet.destination, datagram.destination_port
+        )
+        return CapturedMessage(self._time, session, datagram.payload)
 
     def _is_wanted(self, segment: memoryview) -> bool:
         """Whether a datagram or segment went to one of our ports, which stand at the same place in both headers."""

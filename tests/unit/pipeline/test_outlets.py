@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import trio
+from pipeline_fakes import MemoryExporter, MemoryLog, batch_of
+
+from flowjoin._pipeline.enrichment import Enrichment
+from flowjoin._pipeline.health import HealthTable
+from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane_queue import LaneBounds
+from flowjoin._pipeline.outlets import Outlets
+from flowjoin.api import Batching, RetryableExportError
+
+
+def sleep_for(seconds: float) -> Callable[[object], Awaitable[None]]:
+    async def act(_batch: object) -> None:
+        await trio.sleep(seconds)
+
+    return act
+
+
+def lane_of(exporter: MemoryExporter, name: str, *, rows: int = 4) -> Lane:
+    return Lane(
+        exporter.open,
+        Batching(records=2),
+        identity=LaneIdentity(instance_id="i", lane=name, epoch=1),
+        component=HealthTable(lambda: 1.0).add("exporters", name),
+        log=MemoryLog(),
+        bounds=LaneBounds(rows=rows),
+    )
+
+
+async def deliver_all(outlets: Outlets, rows: int) -> None:
+    for number in range(0, rows, 2):
+        await outlets.wait_room()
+        outlets.deliver(batch_of(number, number + 1))
+
+
+async def test_in_a_live_run_nobody_is_waited_for(autojump_clock, nursery) -> None:
+    slow, fast = MemoryExporter([sleep_for(5)] * 100), MemoryExporter()
+    lanes = [lane_of(slow, "slow"), lane_of(fast, "fast", rows=40)]
+    outlets = Outlets(Enrichment([], lambda *_: None), lanes)
+    for lane in lanes:
+        nursery.start_soon(lane.run)
+    await trio.sleep(1)
+    await deliver_all(outlets, 40)
+    await trio.sleep(0.5)
+
+    assert trio.current_time() == 1.5
+    assert fast.rows == list(range(40))
+    assert lanes[0].books().dropped > 0
+    assert outlets.rows == lanes[0].books().rows_in == lanes[1].books().rows_in == 40
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_replay_waits_for_the_slowest_lane_and_drops_nothing(autojump_clock, nursery) -> None:
+    slow, fast = MemoryExporter([RetryableExportError(), *[sleep_for(5)] * 100]), MemoryExporter()
+    lanes = [lane_of(slow, "slow"), lane_of(fast, "fast")]
+    outlets = Outlets(Enrichment([], lambda *_: None), lanes, is_replay=True)
+    for lane in lanes:
+        nursery.start_soon(lane.run)
+    await deliver_all(outlets, 40)
+    await trio.sleep(100)
+
+    assert slow.rows == fast.rows == list(range(40))
+    nursery.cancel_scope.cancel()
+
+
+async def test_at_the_end_lanes_that_work_are_waited_for_and_those_that_fail_are_not(autojump_clock, nursery) -> None:
+    slow, dead = MemoryExporter([sleep_for(1)] * 100), MemoryExporter([RetryableExportError()] * 100)
+    lanes = [lane_of(slow, "slow"), lane_of(dead, "dead")]
+    outlets = Outlets(Enrichment([], lambda *_: None), lanes)
+    for lane in lanes:
+        nursery.start_soon(lane.run)
+    outlets.deliver(batch_of(100, 101))
+    await trio.sleep(0.5)
+    outlets.be_patient_until(trio.current_time() + 60)
+    await deliver_all(outlets, 40)
+    await trio.sleep(10)
+
+    assert slow.rows == [100, 101, *range(40)]
+    assert lanes[0].books().dropped == 0
+    assert lanes[1].books().dropped > 0
+    nursery.cancel_scope.cancel()
+
+
+async def test_patience_ends(autojump_clock, nursery) -> None:
+    hanging = MemoryExporter([sleep_for(10_000)])
+    lane = lane_of(hanging, "hanging")
+    outlets = Outlets(Enrichment([], lambda *_: None), [lane])
+    nursery.start_soon(lane.run)
+    outlets.be_patient_until(20)
+    await deliver_all(outlets, 40)
+
+    assert trio.current_time() == 20
+    assert lane.books().dropped > 0
+    nursery.cancel_scope.cancel()

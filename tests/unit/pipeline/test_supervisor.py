@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import trio
+from pipeline_fakes import MemoryLog, cancelled_at_step
+
+from flowjoin._pipeline.health import Component, HealthTable, State
+from flowjoin._pipeline.supervisor import PluginFailure, keep_open, plugin_code, single_cause
+from flowjoin.api import RetryableExportError
+
+
+def component() -> Component:
+    return HealthTable(lambda: 1.0).add("exporters", "e")
+
+
+class Plugin:
+    """A context manager that fails where it is told to."""
+
+    def __init__(self, *fails: str) -> None:
+        self.fails = list(fails)
+        self.times: list[float] = []
+        self.closed = 0
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Any]:
+        self.times.append(trio.current_time())
+        fails = self.fails.pop(0) if self.fails else ""
+        if fails == "open":
+            raise OSError("open")
+        try:
+            yield fails
+        finally:
+            self.closed += 1
+            if fails == "close":
+                raise OSError("close")
+
+
+async def test_a_plugin_that_fails_to_open_is_tried_again_with_growing_waits(autojump_clock) -> None:
+    plugin, log, row = Plugin(*["open"] * 7), MemoryLog(), component()
+
+    async def use(_opened: object) -> None:
+        row.recovered()
+
+    await keep_open(row, plugin.open, use, log=log)
+
+    assert plugin.times == [0, 1, 3, 7, 15, 31, 61, 91]
+    assert row.health().failures == 7
+    assert row.health().state is State.ENDED
+
+
+async def test_the_waits_begin_anew_after_success(autojump_clock) -> None:
+    plugin, row = Plugin(), component()
+    runs = 0
+
+    async def use(_opened: object) -> None:
+        nonlocal runs
+        runs += 1
+        row.recovered()
+        if runs < 4:
+            raise PluginFailure from OSError("later")
+
+    await keep_open(row, plugin.open, use, log=MemoryLog())
+
+    assert plugin.times == [0, 1, 2, 3]
+    assert plugin.closed == 4
+
+
+async def test_a_bug_of_the_core_goes_up_even_through_a_context_that_swallows(autojump_clock) -> None:
+    @asynccontextmanager
+    async def swallows() -> AsyncIterator[None]:
+        with suppress(Exception):
+            yield
+
+    @asynccontextmanager
+    async def wraps() -> AsyncIterator[None]:
+        async with trio.open_nursery():
+            yield
+
+    @asynccontextmanager
+    async def replaces() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            raise OSError("another one")
+
+    async def use(_opened: object) -> None:
+        raise KeyError("bug")
+
+    for opener in (swallows, wraps, replaces):
+        with pytest.raises(KeyError, match="bug"):
+            await keep_open(component(), opener, use, log=MemoryLog())
+
+
+async def test_what_fails_while_cancelled_is_no_failure(autojump_clock) -> None:
+    plugin, log, row = Plugin("close"), MemoryLog(), component()
+
+    async def use(_opened: object) -> None:
+        await trio.sleep_forever()
+
+    with trio.move_on_after(5) as scope:
+        await keep_open(row, plugin.open, use, log=log)
+
+    assert scope.cancelled_caught
+    assert (plugin.closed, row.health().failures, log.lines) == (1, 0, [])
+
+
+async def test_an_unavailable_destination_is_a_warning_without_a_traceback(autojump_clock) -> None:
+    log, row = MemoryLog(), component()
+    failures = iter([RetryableExportError("down")])
+
+    @asynccontextmanager
+    async def open_plugin() -> AsyncIterator[None]:
+        for failure in failures:
+            raise failure
+        yield
+
+    async def use(_opened: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    await keep_open(row, open_plugin, use, log=log)
+
+    assert log.lines == [("warning", "destination_unavailable", {"problem": "down"})]
+
+
+async def test_it_can_be_cancelled_at_every_step(autojump_clock) -> None:
+    for step in range(1, 200):
+        plugin, row = Plugin("open", "", "open"), component()
+        runs = 0
+
+        async def use(_opened: object, row: Component = row) -> None:
+            nonlocal runs
+            runs += 1
+            await trio.sleep(1)
+            if runs == 1:
+                raise PluginFailure from OSError("once")
+
+        with cancelled_at_step(step) as instrument:
+            await keep_open(row, plugin.open, use, log=MemoryLog())
+        assert plugin.closed == runs
+        if not instrument.has_fired:
+            assert (runs, row.health().state) == (2, State.ENDED)
+            return
+    pytest.fail("never finished")
+
+
+def test_a_single_cause_is_taken_out_of_its_wrappings() -> None:
+    cause = OSError("x")
+    with pytest.raises(PluginFailure) as caught, plugin_code():
+        raise ExceptionGroup("nursery", [ExceptionGroup("nursery", [cause])])
+    assert single_cause(caught.value) is cause
+    several = ExceptionGroup("nursery", [cause, KeyError()])
+    assert single_cause(several) is several
