@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import json
+import signal
+import socket
 import struct
+import subprocess
+import sys
 
 import pytest
 import trio
+from agent_traffic import agent_messages
 from ipfix_collector import Collector
 from real_programs import nfacctd_reads, nfdump_reads, tshark_reads
 
+from flowjoin._collector.process import open_collector
+from flowjoin._generator.config import TrafficConfig
 from flowjoin.api import AddressFamily, DataType, FlowBatch
 from flowjoin.testing import RecordingContext, numbered_flows, plain_flows, standard_flow
 
@@ -122,10 +130,66 @@ async def test_tshark_reads_every_element_in_its_place(require_program, tmp_path
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+async def test_antreas_configuration_joins_agents_records_and_sends_them_on(nursery, tmp_path, protocol):
+    """Agents' records go into a flowjoin, and what its aggregator makes of them comes out at another collector."""
+    collector = Collector(protocol=protocol)
+    await nursery.start(collector.run)
+    config = tmp_path / "flow-aggregator.conf"
+    config.write_text(
+        f"stateDirectory: {tmp_path}/state\n"
+        'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
+        f"flowCollector: {{enable: true, address: {collector.address}:{protocol}, includeK8sUIDs: true}}\n"
+    )
+    command = [sys.executable, "-m", "flowjoin", "run", "-c", str(config)]
+    process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE)
+    log = b""
+    try:
+        with trio.fail_after(60):
+            while b'"ready"' not in log:
+                log += await process.stderr.receive_some()
+            [line] = [line for line in log.splitlines() if b'"ready"' in line]
+            (address,) = json.loads(line)["addresses"]
+            traffic = TrafficConfig(flows=200, seed=2, inter_node_share=0.5)
+            await trio.to_thread.run_sync(send_agent_messages, address, traffic)
+            process.send_signal(signal.SIGTERM)
+            while data := await process.stderr.receive_some():
+                log += data
+            assert await process.wait() == 0, log.decode()
+    finally:
+        process.kill()
+    await collector.count()
+    [session] = collector.sessions
+    assert session.templates == [256, 257]
+    assert session.kinds["SequenceGap"] == 0
+    records = session.records
+    assert len(records) == 200
+    assert {len(record) for record in records} == {79}
+    joined = [
+        record
+        for record in records
+        if record["flowType"] == 2 and record["sourcePodName"] and record["destinationPodName"]
+    ]
+    assert len(joined) > 50
+    assert all(record["octetTotalCountFromSourceNode"] for record in joined)
+    assert all(record["octetTotalCountFromDestinationNode"] for record in joined)
+
+
+def send_agent_messages(address: str, traffic: TrafficConfig) -> None:
+    host, _, port = address.rpartition(":")
+    streams = {}
+    for message, session in agent_messages(traffic):
+        if session.serial not in streams:
+            streams[session.serial] = socket.create_connection((host, int(port)))
+        streams[session.serial].sendall(message)
+    for stream in streams.values():
+        stream.shutdown(socket.SHUT_WR)
+        assert stream.recv(1) == b""  # it closes when it has read everything
+        stream.close()
+
+
 async def test_flowjoin_reads_its_own_stream(nursery, intake, configure):
     """Its Collecting Process over TCP takes what its Exporting Process sends, and joins nothing away."""
-    from flowjoin._collector.process import open_collector
-
     async with open_collector(configure("tcp"), **intake.arguments) as group, trio.open_nursery() as inner:
         (address,) = await inner.start(group.run)
         config = flowjoin_ipfix.IpfixConfig(address=f"127.0.0.1:{address.port}")

@@ -35,7 +35,7 @@ Plain: TypeAlias = "str | int | bool | dict[str, Plain] | list[Plain]"
 class FlowCollectorTls:
     """TLS towards the flow collector."""
 
-    enable: Annotated[bool, "TLS over tcp, DTLS over udp"] = False
+    enable: Annotated[bool, "TLS over tcp; over udp it would be DTLS, which is refused for now"] = False
     ca_secret_name: Annotated[str, "non-empty: the CA is read from the mounted ca.crt; empty: the system's roots"] = ""
     server_name: Annotated[str, "the name to verify; empty: the host of address"] = ""
     client_secret_name: Annotated[str, "non-empty: tls.crt and tls.key are read from the mount"] = ""
