@@ -209,6 +209,9 @@ async def main() -> None:
             match line.strip():
                 case b"count":
                     print(await collector.count(), flush=True)
+                case b"distinct":
+                    await collector.count()
+                    print(len({str(record) for record in collector.records}), flush=True)
                 case b"stop":
                     await collector.stop()
                     print("stopped", flush=True)

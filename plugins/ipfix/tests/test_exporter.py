@@ -27,6 +27,30 @@ from flowjoin_ipfix._exporter import open_ipfix
 Start = Callable[..., Awaitable[Collector]]
 V4, V6 = AddressFamily.IPV4, AddressFamily.IPV6
 PATIENCE = 20.0
+UNUSUAL = (
+    "bgpSourceAsNumber",
+    "bgpDestinationAsNumber",
+    "vlanId",
+    "ingressInterface",
+    "egressInterface",
+    "minimumTTL",
+    "maximumTTL",
+    "ipTTL",
+    "fragmentFlags",
+    "tcpWindowSize",
+    "tcpUrgentPointer",
+    "ipClassOfService",
+    "sourceIPv4PrefixLength",
+    "destinationIPv4PrefixLength",
+    "bgpNextAdjacentAsNumber",
+    "bgpPrevAdjacentAsNumber",
+    "flowLabelIPv6",
+    "igmpType",
+    "mplsTopLabelType",
+    "samplingInterval",
+    "engineType",
+    "engineId",
+)
 
 
 def ports(collector: Collector) -> list[object]:
@@ -133,6 +157,31 @@ async def test_a_refused_datagram_is_tried_again_and_the_exporter_lives_on(start
     assert [session.templates for session in collector.sessions] == [[256, 257], [256, 257]]
     assert context.counters["connections_lost"].value == 3
     assert "delivery_is_best_effort" in context.events
+
+
+async def test_a_refresh_that_meets_a_refusal_leaves_the_next_batch_a_new_connection(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    context = RecordingContext(name="ipfix")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        host, port = receiver.getsockname()
+        config = IpfixConfig(address=f"{host}:{port}", protocol="udp")
+        async with open_ipfix(config, context) as exporter:
+            await exporter.export(numbered_flows(1))
+            receiver.close()
+            await trio.sleep(3000)
+            assert context.events.count("connection_lost") == 1
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
+                again.bind((host, port))
+                await exporter.export(numbered_flows(1))
+    assert context.counters["connections"].value == 2
+
+
+async def test_an_address_nobody_may_send_to_is_told() -> None:
+    async with opened(IpfixConfig(address="255.255.255.255", protocol="udp")) as exporter:
+        with pytest.raises(RetryableExportError, match=r"cannot connect to udp 255.*: Permission denied"):
+            await exporter.export(numbered_flows(1))
 
 
 async def test_a_name_with_two_addresses_is_tried_at_both(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,6 +507,28 @@ async def test_a_size_no_template_fits_into_is_refused_at_start() -> None:
     assert refused.value.path == "maxIPFIXMsgSize"
 
 
+async def test_a_template_that_grows_over_the_size_refuses_its_rows_and_nothing_else(start: Start) -> None:
+    collector = await start()
+    settings = {"include_k8s_names": False, "max_ipfix_msg_size": 512, "include_extra_elements": True}
+    async with opened(IpfixConfig(address=collector.address, **settings)) as exporter:
+        with pytest.raises(PermanentExportError, match=r"Template 256 does not fit into a Message of 512 octets"):
+            await exporter.export(standard_flow().with_columns({name: [1] for name in UNUSUAL}))
+        await exporter.export(plain_flows(2))
+        assert await collector.count() == 2
+    [session] = collector.sessions
+    assert session.templates == [257, 258]
+    assert max(map(len, session.messages)) <= 512
+
+
+async def test_a_schema_too_many_refuses_its_rows(start: Start) -> None:
+    collector = await start()
+    async with opened(IpfixConfig(address=collector.address)) as exporter:
+        await exporter.export(plain_flows(1))
+        exporter._book._next_id = 65536
+        with pytest.raises(PermanentExportError, match="65536"):
+            await exporter.export(plain_flows(1).with_columns({"bgpSourceAsNumber": [1]}))
+
+
 async def test_the_observation_domain_is_configured_or_made_of_the_clusters_uuid(start: Start) -> None:
     collector = await start()
     context = RecordingContext(cluster_uuid="11111111-2222-4333-8444-555555555555")
@@ -532,3 +603,31 @@ async def test_books_balance_when_the_collector_dies_again_and_again(spawn: Any)
         await exporter_ready(exporter, numbered_flows(1, first=1500))
         # All of it happened within resendInterval: the last collector has every row.
         assert len(collector.delivered()) == seen["rows"] + 1
+
+
+@pytest.mark.slow
+async def test_nothing_is_lost_when_the_collector_is_killed_while_rows_are_on_their_way(spawn: Any) -> None:
+    collector = spawn()
+    context = RecordingContext()
+    config = IpfixConfig(address=collector.address, resend_interval=Duration(60))
+    batches, rows = 12, 400
+    report, done = trio.open_memory_channel[int](batches)
+
+    async with opened(config, context) as exporter, trio.open_nursery() as exporting:
+
+        async def export_all() -> None:
+            async with report:
+                for number in range(batches):
+                    await exporter_ready(exporter, numbered_flows(rows, first=rows * number))
+                    await report.send(number)
+
+        exporting.start_soon(export_all)
+        async for number in done:
+            if number in (2, 5, 8):
+                collector.kill()  # wherever the next batch is now
+                await trio.sleep(0.02)  # it meets a refusal, too
+                await trio.to_thread.run_sync(collector.restart)
+        assert int(collector.say("distinct")) == batches * rows
+    delivered = context.counters["rows_delivered"].value - context.counters["rows_resent"].value
+    assert delivered == batches * rows
+    assert context.counters["rows_resent"].value >= 3 * 3 * rows

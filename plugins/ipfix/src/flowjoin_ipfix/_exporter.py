@@ -204,7 +204,8 @@ class _IpfixExporter:
 
     async def _define(self, opened: _Open, templates: Sequence[Template], *, again: bool = False) -> None:
         limit = self._limit(opened.connection)
-        for message in opened.session.definitions(templates, again=again):
+        fitting = [template for template in templates if self._fits(opened.connection, template, limit)]
+        for message in opened.session.definitions(fitting, again=again):
             if len(message) > limit:
                 # Without its Template no record can be read: better in fragments than not at all.
                 self._warn_once("template_over_path", octets=len(message), path=limit)

@@ -23,9 +23,6 @@ class ResendBuffer:
         self._units: deque[tuple[float, Unit]] = deque()
         self._octets = 0
 
-    def __len__(self) -> int:
-        return len(self._units)
-
     @property
     def units(self) -> list[Unit]:
         """What another connection must carry."""

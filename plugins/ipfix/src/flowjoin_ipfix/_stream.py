@@ -24,7 +24,7 @@ from flowjoin_ipfix._config import Address
 
 __all__ = ["StreamConnection", "connect_stream"]
 
-_PIECE_OCTETS: Final = 16 * 1024  # a slow collector must be able to take one within the send timeout
+_PIECE_OCTETS: Final = 64 * 1024  # a slow collector must be able to take one within the send timeout
 _FIRST_POLL_SECONDS: Final = 0.0005
 _LONGEST_POLL_SECONDS: Final = 0.05
 _GOODBYE_SECONDS: Final = 2.0
