@@ -1,4 +1,4 @@
-"""What writing costs: ``pytest plugins/ipfix/tests/test_speed.py --benchmark-columns=median,ops``.
+"""What writing costs: ``pytest --benchmark-enable --benchmark-columns=median,ops plugins/ipfix/tests/test_speed.py``.
 
 One batch of 4,096 joined flows, as lanes make them; beside it the same through the general encoder, value by value.
 """
