@@ -26,7 +26,7 @@ from flowjoin_ipfix._exporter import open_ipfix
 
 Start = Callable[..., Awaitable[Collector]]
 V4, V6 = AddressFamily.IPV4, AddressFamily.IPV6
-PATIENCE = 20.0
+PATIENCE = 60.0  # the machine may be busy
 UNUSUAL = (
     "bgpSourceAsNumber",
     "bgpDestinationAsNumber",
