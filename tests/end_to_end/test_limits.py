@@ -16,7 +16,7 @@ from hand_made import AGENT, S1, data_set, message, template_set
 from kernel_harness import session
 from pipeline_fakes import batch_of
 
-from flowjoin._collector.config import CollectorAddress
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._config.model import Limits
 from flowjoin._kernel.interface import Kernel
 from flowjoin._pipeline.assembly import Pipeline
@@ -108,12 +108,12 @@ class Running:
         self._said = io.StringIO()
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[tuple[Pipeline, CollectorAddress]]:
+    async def open(self) -> AsyncIterator[tuple[Pipeline, Endpoint]]:
         stop = Stop()
         logs = Logs(self._said, log_format="json", level="info", clock=trio.current_time)
 
-        async def run(*, task_status: trio.TaskStatus[CollectorAddress]) -> None:
-            async def companion(found: Sequence[CollectorAddress]) -> None:
+        async def run(*, task_status: trio.TaskStatus[Endpoint]) -> None:
+            async def companion(found: Sequence[Endpoint]) -> None:
                 await trio.lowlevel.checkpoint()
                 task_status.started(found[0])
 

@@ -191,3 +191,37 @@ async def test_an_unusable_configuration_later_is_tried_again_and_said_in_a_sent
 
     assert openings == 3
     assert log.facts("plugin_failed")[1] == {"problem": "path: is written by another"}
+
+
+async def test_a_plugin_that_calls_exit_fails_alone(autojump_clock) -> None:
+    log, openings = MemoryLog(), 0
+
+    @asynccontextmanager
+    async def gives_up() -> AsyncIterator[int]:
+        nonlocal openings
+        openings += 1
+        if openings == 1:
+            raise SystemExit(9)
+        yield openings
+
+    async def use(opened: int) -> None:
+        if opened == 2:
+            with plugin_code():
+                raise SystemExit("no licence")
+
+    row = component()
+    await keep_open(row, gives_up, use, log=log)
+
+    assert openings == 3
+    causes = [str(facts["exc_info"]) for facts in log.facts("plugin_failed")]
+    assert causes == ["it called sys.exit(9)", "it called sys.exit('no licence')"]
+
+
+async def test_a_failure_without_a_text_is_a_failure_like_others(autojump_clock) -> None:
+    class SilentError(Exception):
+        def __str__(self) -> str:
+            raise KeyError("no text")
+
+    row = component()
+    row.failed(SilentError())
+    assert row.health().problem == "SilentError: no text, because its __str__ raised KeyError"

@@ -169,7 +169,7 @@ class _Loading:
         config = cast(Config, self._binder.dataclass(known, Config, ""))
         config = self._raise_timeouts(config)
         protocol = self._transport(config)
-        made = [antrea.to_exporter(section, config.csv_quoting, Spool()) for section in sections]
+        made = [antrea.to_exporter(section, config.csv_quoting, Spool(), mode=config.mode) for section in sections]
         config = dataclasses.replace(
             config,
             aggregator_transport_protocol=protocol.upper() if protocol else "None",

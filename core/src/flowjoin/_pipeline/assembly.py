@@ -13,7 +13,7 @@ from flowjoin._collector.metrics import CollectorStatistics
 from flowjoin._config.model import ExporterEntry, PluginEntry
 from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin, placed
 from flowjoin._kernel.interface import IngestResult, Kernel
-from flowjoin._model.errors import ConfigError, PluginContractError
+from flowjoin._model.errors import ConfigError, PluginContractError, said_by
 from flowjoin._model.reasons import Reason
 from flowjoin._model.transport_session import TransportSession
 from flowjoin._pipeline.books import Books
@@ -266,7 +266,7 @@ def _batching(plugin: BoundPlugin[ExporterEntry, ExporterType]) -> Batching:
             batching: object = plugin.type.batching(plugin.settings)
     except PluginFailure as failure:
         cause = single_cause(failure)
-        problem = f"its batching failed: {type(cause).__name__}: {cause}"
+        problem = f"its batching failed: {type(cause).__name__}: {said_by(cause)}"
         raise PluginContractError(problem, plugin=plugin.entry.type) from cause
     if not isinstance(batching, Batching):
         raise PluginContractError(f"its batching gave a {type(batching).__name__}", plugin=plugin.entry.type)

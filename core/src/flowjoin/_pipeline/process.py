@@ -42,10 +42,6 @@ class Stop:
         self._wished = trio.Event()
         self._at_once = trio.CancelScope()
 
-    @property
-    def is_wished(self) -> bool:
-        return self._wished.is_set()
-
     def wish(self) -> None:
         """Once: drain; twice: stop at once."""
         if self._wished.is_set():

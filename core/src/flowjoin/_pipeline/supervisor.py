@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import trio
 
-from flowjoin._model.errors import ConfigError, RetryableExportError
+from flowjoin._model.errors import ConfigError, RetryableExportError, said_by
 from flowjoin._pipeline.health import Component
 from flowjoin.api._types import Logger
 
@@ -35,8 +35,17 @@ def plugin_code() -> Iterator[None]:
     """Around a call of a plugin: its exceptions are the plugin's fault."""
     try:
         yield
+    except SystemExit as exc:
+        raise PluginFailure from _exited(exc)
     except Exception as exc:
         raise PluginFailure from exc
+
+
+def _exited(exc: SystemExit) -> Exception:
+    """A library that gives up with ``sys.exit`` must not end the program, and everybody's delivery with it."""
+    failure = RuntimeError(f"it called sys.exit({exc.code!r})")
+    failure.__cause__ = exc
+    return failure
 
 
 def single_cause(exc: Exception) -> Exception:
@@ -88,6 +97,8 @@ async def keep_open(
                 except Exception as exc:
                     bug = exc
                     raise
+        except SystemExit as exc:
+            failure = _exited(exc)
         except Exception as exc:  # noqa: BLE001 - a plugin's context may raise anything
             failure = single_cause(exc)
         if bug is not None:
@@ -112,8 +123,8 @@ async def keep_open(
 
 def _report(log: Logger, failure: Exception, *, is_closing: bool) -> None:
     if isinstance(failure, RetryableExportError):
-        log.warning("destination_unavailable", problem=str(failure) or "no reason given")
+        log.warning("destination_unavailable", problem=said_by(failure) or "no reason given")
     elif isinstance(failure, ConfigError):
-        log.error("plugin_failed", problem=str(failure))
+        log.error("plugin_failed", problem=said_by(failure))
     else:
         log.error("plugin_close_failed" if is_closing else "plugin_failed", exc_info=failure)
