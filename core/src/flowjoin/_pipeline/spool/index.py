@@ -6,7 +6,7 @@ here: which piece belongs to which batch, what a batch is called, where its rows
 * ``head``: the instance and the lane, the segment's number.
 * ``schema``: origin, family and elements behind a Template id.
 * ``rows``: a piece of a batch: where it lies in the segment, its checksum. Its batch is still open.
-* ``batch``: the batch of that group is closed: its ordinal in the segment, its id. Written before ``export`` sees it.
+* ``batch``: the batch of that group is closed: its ordinal, its id, its rows. Written before ``export`` sees it.
 
 Invariant: any octets give lines or are counted as damaged; a damaged line costs what it says and nothing else.
 """
@@ -77,11 +77,13 @@ class Batch:
     ordinal: int
     epoch: int
     sequence: int
+    rows: int
     pieces: tuple[Piece, ...]
 
     @property
-    def rows(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
+    def is_whole(self) -> bool:
+        """Whether no line of it was damaged."""
+        return sum(piece.rows for piece in self.pieces) == self.rows
 
     @property
     def octets(self) -> int:
@@ -158,8 +160,10 @@ def rows_line(group: int, piece: Piece) -> bytes:
     return line_of(facts)
 
 
-def batch_line(group: int, ordinal: int, epoch: int, sequence: int) -> bytes:
-    return line_of({"t": "batch", "g": group, "b": ordinal, "e": epoch, "q": sequence})
+def batch_line(group: int, batch: Batch) -> bytes:
+    return line_of(
+        {"t": "batch", "g": group, "b": batch.ordinal, "e": batch.epoch, "q": batch.sequence, "n": batch.rows}
+    )
 
 
 def read_index(lines: Iterable[bytes], registry: ElementRegistry) -> Index:
@@ -198,9 +202,9 @@ def _take(index: Index, facts: Any, registry: ElementRegistry) -> None:
             )
             index.open_groups.setdefault(int(facts["g"]), []).append(piece)
         case "batch":
-            ordinal, epoch, sequence = int(facts["b"]), int(facts["e"]), int(facts["q"])
-            pieces = index.open_groups.pop(int(facts["g"]))
-            index.batches.append(Batch(ordinal, epoch, sequence, tuple(pieces)))
+            ordinal, epoch, sequence, rows = (int(facts[key]) for key in "beqn")
+            pieces = index.open_groups.pop(int(facts["g"]), [])
+            index.batches.append(Batch(ordinal, epoch, sequence, rows, tuple(pieces)))
         case other:
             raise ValueError(f"an unknown line {other}")
 
