@@ -91,6 +91,11 @@ class Head:
         return self._parts[0]
 
     @property
+    def first(self) -> Part:
+        """The part that is next, or being exported."""
+        return self._parts[0]
+
+    @property
     def current(self) -> Part:
         """The part that is being exported."""
         assert self.is_exporting

@@ -47,6 +47,7 @@ class LaneBooks:
         damaged: of those dropped, rows whose octets in the spool had changed or were gone.
         held: rows that wait.
         spooled: of those held, rows that are in the spool and outlive the process.
+        spool_octets: size of the spool.
         batches: batches that were settled, in one part or several.
         failures: calls of ``export`` that failed and left their rows unsettled.
     """
@@ -61,6 +62,7 @@ class LaneBooks:
     restored: int = 0
     damaged: int = 0
     spooled: int = 0
+    spool_octets: int = 0
 
     @property
     def is_balanced(self) -> bool:

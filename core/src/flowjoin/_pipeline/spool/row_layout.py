@@ -111,16 +111,18 @@ class RowLayout:
             parts.insert(0, [whole[at : at + width] for at in range(0, len(whole), width)])
         return list(_packed_into_sets(list(map(b"".join, zip(*parts, strict=True)))))
 
-    def decode(self, bodies: Sequence[bytes], rows: int, export_time: int, *, is_first_export: bool) -> FlowBatch:
+    def decode(self, bodies: Sequence[bytes], export_time: int, *, is_first_export: bool) -> FlowBatch:
         """The rows that ``encode`` made these bodies of.
 
         Raises:
-            DamagedError: they are not, or not so many.
+            DamagedError: they are not.
         """
         texts: list[list[bytes]] = [[] for _ in self._variable]
-        fixed = b"".join(bodies) if not self._variable else self._walk(b"".join(bodies), rows, texts)
-        if len(fixed) != rows * self._width or any(len(column) != rows for column in texts):
-            raise DamagedError("another number of rows than was written")
+        data = b"".join(bodies)
+        fixed = self._walk(data, texts) if self._variable else data
+        rows = len(texts[0]) if self._variable else len(fixed) // self._width if self._width else 0
+        if len(fixed) != rows * self._width:
+            raise DamagedError("a record is cut")
         elements = self.schema.elements
         columns: dict[int, Column] = {}
         for position, offset, octets in self._fixed:
@@ -130,13 +132,13 @@ class RowLayout:
         made = [columns[position] for position in range(len(elements))]
         return FlowBatch(self.schema, made, is_first_export=is_first_export)
 
-    def _walk(self, data: bytes, rows: int, texts: list[list[bytes]]) -> bytes:
+    def _walk(self, data: bytes, texts: list[list[bytes]]) -> bytes:
         """Part records into their fixed octets, which it gives, and their texts, which it appends."""
         width, at, end = self._width, 0, len(data)
         fixed: list[bytes] = []
         appends = [column.append for column in texts]
         try:
-            for _ in range(rows):
+            while at < end:
                 fixed.append(data[at : at + width])
                 at += width
                 for append in appends:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from flowjoin._model.columns import NUMBER_FORMATS, Column, DictionaryColumn, NumberColumn, PackedColumn, is_packed
@@ -27,7 +29,15 @@ from flowjoin._model.template import FieldSpecifier, Template, TemplateId
 from flowjoin._pipeline.spool.row_layout import DamagedError, RowLayout, UnfitError
 from flowjoin.wire.encoder import encode_data_set, encode_message, encode_template_set
 
-__all__ = ["FIRST_SCHEMA_ID", "decode_piece", "encode_opening", "encode_piece", "encode_schema", "is_spool_file"]
+__all__ = [
+    "FIRST_SCHEMA_ID",
+    "decode_piece",
+    "encode_opening",
+    "encode_piece",
+    "encode_schema",
+    "is_spool_file",
+    "stretches",
+]
 
 FIRST_SCHEMA_ID: Final = 258
 _MARK_ID: Final = 256
@@ -35,6 +45,7 @@ _OCTETS_ID: Final = 257
 _VERSION: Final = 1
 _ENTERPRISE: Final = EnterpriseNumber(32473)  # RFC 5612: for those without a number of their own
 _CHUNK: Final = 60_000
+_STRETCH: Final = 256 * 1024
 _MESSAGE_HEADER: Final = struct.Struct(">HHIII")
 _SET_HEADER: Final = struct.Struct(">HH")
 _HEADERS: Final = _MESSAGE_HEADER.size + _SET_HEADER.size
@@ -115,24 +126,57 @@ def encode_piece(
     return b"".join(pieces), count
 
 
-def decode_piece(data: bytes, layout: RowLayout, template_id: int, rows: int, *, is_first_export: bool) -> FlowBatch:
+def stretches(data: bytes) -> Iterator[bytes]:
+    """The Messages of a piece in stretches that are decoded within milliseconds, each by itself.
+
+    Raises:
+        DamagedError: they are no Messages.
+    """
+    start = at = 0
+    for _, set_id, body in _sets(data):
+        is_continued = set_id == _OCTETS_ID and body[:4] != bytes(4)
+        if at - start >= _STRETCH and not is_continued:
+            yield data[start:at]
+            start = at
+        at += _HEADERS + len(body)
+    if at > start:
+        yield data[start:at]
+
+
+def decode_piece(data: bytes, layout: RowLayout, template_id: int, *, is_first_export: bool) -> FlowBatch:
     """The rows of these Messages.
 
     Raises:
         DamagedError: they are not what ``encode_piece`` wrote.
     """
-    bodies: list[bytes] = []
-    set_ids: set[int] = set()
-    export_time = 0
-    for stamp, set_id, body in _sets(data):
-        export_time = stamp  # the same in all
-        set_ids.add(set_id)
-        bodies.append(body)
-    if set_ids == {_OCTETS_ID}:
-        return _from_raw_octets(b"".join(map(_chunk, bodies)), layout.schema, rows, is_first_export=is_first_export)
-    if set_ids - {template_id}:
-        raise DamagedError("a Set of another Template")
-    return layout.decode(bodies, rows, export_time, is_first_export=is_first_export)
+    parts: list[FlowBatch] = []
+    for set_id, group in groupby(_sets(data), key=itemgetter(1)):
+        found = list(group)
+        bodies = [body for _, _, body in found]
+        if set_id == _OCTETS_ID:
+            parts += [_from_raw_octets(whole, layout.schema) for whole in _wholes(bodies)]
+        elif set_id == template_id:
+            parts.append(layout.decode(bodies, found[0][0], is_first_export=False))
+        else:
+            raise DamagedError("a Set of another Template")
+    if not parts:
+        parts.append(layout.decode([], 0, is_first_export=False))
+    joined = parts[0] if len(parts) == 1 else FlowBatch.concatenate(parts)
+    return FlowBatch(layout.schema, joined.columns, is_first_export=is_first_export)
+
+
+def _wholes(bodies: Sequence[bytes]) -> list[bytes]:
+    """What options records carry, put together: the part that is number 0 begins another."""
+    wholes: list[list[bytes]] = []
+    for body in bodies:
+        if len(body) < 5:
+            raise DamagedError("no part of a batch")
+        if body[:4] == bytes(4):
+            wholes.append([])
+        if not wholes:
+            raise DamagedError("the first part of a batch is not there")
+        wholes[-1].append(body[7:] if body[4] == 255 else body[5:])
+    return list(map(b"".join, wholes))
 
 
 def _sets(data: bytes) -> Iterator[tuple[int, int, bytes]]:
@@ -146,13 +190,6 @@ def _sets(data: bytes) -> Iterator[tuple[int, int, bytes]]:
             raise DamagedError("no Message with one Set")
         yield export_time, set_id, data[at + _HEADERS : at + length]
         at += length
-
-
-def _chunk(body: bytes) -> bytes:
-    """The octets of one options record: behind its part's number, and its length in one octet or three."""
-    if len(body) < 5:
-        raise DamagedError("no part of a batch")
-    return body[7:] if body[4] == 255 else body[5:]
 
 
 def _raw_octets(batch: FlowBatch) -> bytes:
@@ -171,12 +208,16 @@ def _raw_octets(batch: FlowBatch) -> bytes:
                 parts += [_COUNT.pack(len(value)), value]
         else:
             parts.append(column.buffer.tobytes())
-    return json.dumps([len(batch.columns)]).encode() + b"\n" + b"".join(parts)
+    return json.dumps([len(batch.columns), len(batch)]).encode() + b"\n" + b"".join(parts)
 
 
-def _from_raw_octets(data: bytes, schema: FlowSchema, rows: int, *, is_first_export: bool) -> FlowBatch:
+def _from_raw_octets(data: bytes, schema: FlowSchema) -> FlowBatch:
     head, _, rest = data.partition(b"\n")
-    if head != json.dumps([len(schema.elements)]).encode():
+    try:
+        count, rows = map(int, json.loads(head))
+    except (ValueError, TypeError):
+        raise DamagedError("no columns") from None
+    if count != len(schema.elements) or not 0 <= rows <= len(data):
         raise DamagedError("another number of columns than was written")
     taken = 0
 
@@ -197,7 +238,7 @@ def _from_raw_octets(data: bytes, schema: FlowSchema, rows: int, *, is_first_exp
             columns.append(_raw_texts(element, take(rows * 4), take))
     if taken != len(rest):
         raise DamagedError("octets behind the last column")
-    return FlowBatch(schema, columns, is_first_export=is_first_export)
+    return FlowBatch(schema, columns)
 
 
 def _raw_texts(element: InformationElement, codes: bytes, take: Callable[[int], bytes]) -> DictionaryColumn:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
@@ -20,18 +20,22 @@ from flowjoin._model.flow_schema import FlowSchema
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import MAX_LINE_OCTETS, Index, Piece, read_index
 from flowjoin._pipeline.spool.row_layout import DamagedError, RowLayout
-from flowjoin._pipeline.spool.segment_format import decode_piece
+from flowjoin._pipeline.spool.segment_format import decode_piece, stretches
 
 __all__ = [
+    "Decoding",
     "SegmentFiles",
     "SegmentWriter",
-    "decode_pieces",
+    "decode_slowly",
     "list_segments",
     "load_index",
+    "read_batch",
     "read_octets",
-    "read_pieces",
     "remove_segment",
 ]
+
+# To be iterated to its end, with others working between two steps; it returns the batch.
+Decoding: TypeAlias = Generator[None, None, FlowBatch]
 
 _DATA: Final = ".ipfix"
 _INDEX: Final = ".index"
@@ -57,7 +61,7 @@ class SegmentFiles:
 class SegmentWriter:
     """Appends to one segment; every method blocks, and may be called from any thread, one at a time but ``sync``."""
 
-    def __init__(self, disk: Disk, files: SegmentFiles, data: bytes, lines: bytes, *, is_synced: bool) -> None:
+    def __init__(self, disk: Disk, files: SegmentFiles, data: bytes, lines: bytes, is_synced: bool) -> None:
         """Make the segment, with its first octets, all at once.
 
         Raises:
@@ -86,7 +90,7 @@ class SegmentWriter:
                 files.data.unlink(missing_ok=True)
             raise
 
-    def append(self, data: bytes, lines: bytes, *, is_synced: bool) -> None:
+    def append(self, data: bytes, lines: bytes, is_synced: bool) -> None:
         """Write octets, then the lines that name them.
 
         Raises:
@@ -139,16 +143,6 @@ def load_index(disk: Disk, files: SegmentFiles, registry: ElementRegistry) -> In
     return read_index(disk.lines(files.index, MAX_LINE_OCTETS), registry)
 
 
-def read_pieces(disk: Disk, files: SegmentFiles, pieces: Sequence[Piece], schemas: dict[int, FlowSchema]) -> FlowBatch:
-    """The rows of a batch, without id.
-
-    Raises:
-        DamagedError: a piece is cut, or its octets are not those that were written.
-        OSError: the file cannot be read.
-    """
-    return decode_pieces(read_octets(disk, files, pieces), pieces, schemas)
-
-
 def read_octets(disk: Disk, files: SegmentFiles, pieces: Sequence[Piece]) -> list[bytes]:
     """The pieces' octets, checked.
 
@@ -170,20 +164,42 @@ def read_octets(disk: Disk, files: SegmentFiles, pieces: Sequence[Piece]) -> lis
     return found
 
 
-def decode_pieces(octets: Sequence[bytes], pieces: Sequence[Piece], schemas: dict[int, FlowSchema]) -> FlowBatch:
-    """The rows of a batch, without id.
+def decode_slowly(octets: Sequence[bytes], pieces: Sequence[Piece], schemas: dict[int, FlowSchema]) -> Decoding:
+    """A batch of these pieces, without id, in steps of milliseconds.
 
     Raises:
         DamagedError: the octets are no rows, or the line with their schema is lost.
     """
-    batches: list[FlowBatch] = []
+    parts: list[FlowBatch] = []
     for data, piece in zip(octets, pieces, strict=True):
         schema = schemas.get(piece.template_id)
         if schema is None:
             raise DamagedError("the line with its schema is damaged")
         layout = RowLayout(schema)
-        batches.append(decode_piece(data, layout, piece.template_id, piece.rows, is_first_export=piece.is_first_export))
+        found = 0
+        for stretch in stretches(data):
+            parts.append(decode_piece(stretch, layout, piece.template_id, is_first_export=piece.is_first_export))
+            found += len(parts[-1])
+            yield
+        if found != piece.rows:
+            raise DamagedError("another number of rows than was written")
     try:
-        return batches[0] if len(batches) == 1 else FlowBatch.concatenate(batches)
+        return parts[0] if len(parts) == 1 else FlowBatch.concatenate(parts)
     except ValueError:
-        raise DamagedError("pieces of different schemas") from None
+        raise DamagedError("pieces of different schemas, or of none") from None
+
+
+def read_batch(disk: Disk, files: SegmentFiles, pieces: Sequence[Piece], schemas: dict[int, FlowSchema]) -> FlowBatch:
+    """The rows of these pieces, without id.
+
+    Raises:
+        DamagedError: a piece is cut, or its octets are not those that were written.
+        OSError: the file cannot be read.
+    """
+    decoding = decode_slowly(read_octets(disk, files, pieces), pieces, schemas)
+    while True:
+        try:
+            next(decoding)
+        except StopIteration as stop:
+            batch: FlowBatch = stop.value
+            return batch
