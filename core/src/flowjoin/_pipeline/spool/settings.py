@@ -9,7 +9,6 @@ from typing import Final
 __all__ = ["SpoolSettings"]
 
 _SEGMENTS: Final = 16  # so that dropping the oldest one costs a small share
-_LARGEST_SEGMENT: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +21,7 @@ class SpoolSettings:
         max_age: seconds; older segments go.
         sync: ``batch``, ``never``, or the seconds between two.
         memory_octets: of batches in memory: those on their way to the disk, and the read cache.
+        largest_segment: octets after which a segment takes no more, however large all may be.
     """
 
     directory: Path
@@ -29,11 +29,12 @@ class SpoolSettings:
     max_age: float
     sync: str | float
     memory_octets: int
+    largest_segment: int = 32 * 1024 * 1024
 
     @property
     def segment_octets(self) -> int:
         """A segment that has so many is full."""
-        return min(_LARGEST_SEGMENT, self.max_octets // _SEGMENTS)
+        return min(self.largest_segment, self.max_octets // _SEGMENTS)
 
     @property
     def segment_age(self) -> float:
