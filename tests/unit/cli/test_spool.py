@@ -198,7 +198,8 @@ def test_check_names_the_spools_of_no_exporter(tmp_path, capsys) -> None:
     fill(tmp_path / "state", 1)
     config = tmp_path / "flowjoin.yaml"
     config.write_text(
-        f"aggregatorTransportProtocol: UDP\nstateDirectory: {tmp_path}/state\nexporters: [{{type: log, path: {tmp_path}/flows}}]\n"
+        f"aggregatorTransportProtocol: UDP\nstateDirectory: {tmp_path}/state\n"
+        f"exporters: [{{type: log, path: {tmp_path}/flows}}]\n"
     )
     assert main(["check", "-c", str(config)]) == 0
     captured = capsys.readouterr()

@@ -1,5 +1,6 @@
 """IPFIX on the wire, sans-IO: octets to events and back (public)."""
 
+from flowjoin._model.template import FieldSpecifier, Template, TemplateId
 from flowjoin.wire.decoder import Decoder
 from flowjoin.wire.encoder import (
     MAX_MESSAGE_OCTETS,
@@ -27,7 +28,7 @@ from flowjoin.wire.limits import DecoderLimits, DecoderStatistics
 from flowjoin.wire.record_encoder import RecordEncoder
 from flowjoin.wire.records import carries_octets
 from flowjoin.wire.registry import default_registry
-from flowjoin.wire.text import address_text, json_value, mac_address_text, packed_of, text_of
+from flowjoin.wire.text import address_text, json_value, packed_of, text_of
 
 __all__ = [
     "MAX_MESSAGE_OCTETS",
@@ -38,6 +39,7 @@ __all__ = [
     "DecoderStatistics",
     "Encoder",
     "Event",
+    "FieldSpecifier",
     "MalformedMessage",
     "MalformedTemplate",
     "MessageFramer",
@@ -47,6 +49,8 @@ __all__ = [
     "RecordEncoder",
     "RecordsDropped",
     "SequenceGap",
+    "Template",
+    "TemplateId",
     "TemplateReceived",
     "TemplateWithdrawn",
     "UndecodableSet",
@@ -58,7 +62,6 @@ __all__ = [
     "encode_template_set",
     "encode_withdrawal_set",
     "json_value",
-    "mac_address_text",
     "packed_of",
     "text_of",
 ]
