@@ -97,10 +97,15 @@ def _row(findings: Findings) -> dict[str, Cell]:
         "rows": findings.rows,
         "octets": findings.octets,
         "oldest": None if oldest is None else oldest.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "reasons": [f"{rows} rows: {reason}" for reason, rows in findings.reasons.items()],
+        "reasons": [f"{rows} rows: {_last_line(reason)}" for reason, rows in findings.reasons.items()],
         "damaged_rows": findings.damaged_rows,
         "damaged_lines": findings.damaged_lines,
     }
+
+
+def _last_line(reason: str) -> str:
+    """What was raised, of a traceback."""
+    return reason.strip().rpartition("\n")[2]
 
 
 def _resend(directory: Path, to: str | None, state_argument: str | None) -> int:

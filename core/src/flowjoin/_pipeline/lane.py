@@ -14,6 +14,7 @@ Its rows are in a store: in a spool, which outlives the process, or in memory.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -218,7 +219,7 @@ class Lane:
             self._store.cut()
             self._log.error("export_failed", batch=part.id, is_cut=True, exc_info=exc)
         else:
-            self._store.bury(f"{type(exc).__name__}: {exc}")
+            self._store.bury("".join(traceback.format_exception(exc)))
             self._log_dead_letters(part, {0}, exc)
             self._room.unpark_all()
 

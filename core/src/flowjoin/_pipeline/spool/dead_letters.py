@@ -63,7 +63,7 @@ class DeadLetters:
             composer = Composer(Head(self._head.instance_id, self._head.lane, files.number), wall)
         for letter in letters:
             self._groups += 1
-            for _ in composer.add(self._groups, letter.rows, wall, reason=letter.reason[:_REASON_CHARACTERS]):
+            for _ in composer.add(self._groups, letter.rows, wall, reason=letter.reason[-_REASON_CHARACTERS:]):
                 pass
             composer.close(self._groups, letter.epoch, letter.sequence)
         data, lines = composer.take()
