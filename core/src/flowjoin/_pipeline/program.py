@@ -15,6 +15,7 @@ from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.assembly import Pipeline, assemble
 from flowjoin._pipeline.kernel_factory import make_kernel
 from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
+from flowjoin._pipeline.spool.places import orphan_spools
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
 from flowjoin._telemetry.logs import Logs
 from flowjoin._telemetry.metrics import Metrics
@@ -48,6 +49,9 @@ def run_program(
         log.info("starting", version=__version__, instance=state.instance_id, epoch=state.epoch)
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
+        for name in orphan_spools(directory, {plugin.entry.name for plugin in bound.exporters}):
+            problem = "no exporter has this name; flowjoin spool resend sends it to another"
+            log.warning("spool_orphaned", spool=name, problem=problem)
         form = environment.get("FLOWJOIN_KERNEL", "auto")
         out = sys.stderr if errors is None else errors
         running: list[Pipeline] = []
@@ -64,7 +68,12 @@ def run_program(
         for problem in outcome.books.imbalances():
             log.error("books_do_not_balance", problem=problem)
         logs.report_suppressed(everything=True)
-        log.info("stopped", exit_code=outcome.exit_code, rows_undelivered=outcome.books.undelivered)
+        log.info(
+            "stopped",
+            exit_code=outcome.exit_code,
+            rows_undelivered=outcome.books.undelivered,
+            rows_in_no_spool=outcome.books.unkept,
+        )
         print(outcome.books.table(), file=out)
         return outcome.exit_code
 
