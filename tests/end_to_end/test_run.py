@@ -108,7 +108,7 @@ def test_sighup_is_answered_and_does_not_end_the_run(run: Run, config: Callable[
     program = run("-c", config())
     (address,) = program.wait_line("ready")["addresses"]
     program.process.send_signal(signal.SIGHUP)
-    program.wait_line("reload_unavailable")
+    program.wait_line("configuration_unchanged")
     send(address, TrafficConfig(flows=10, seed=2))
     program.process.send_signal(signal.SIGTERM)
 

@@ -8,16 +8,20 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from flowjoin._cli.commands import EXIT_UNUSABLE, CommandError
-from flowjoin._cli.configuration import add_config_argument, make_logs, read_config, say_notices
+from flowjoin._cli.configuration import add_config_argument, log_format, make_logs, say_notices
 from flowjoin._cli.demo import DEMO_CONFIG, INTRODUCTION, send_demo_traffic
+from flowjoin._cli.printable import printable
 from flowjoin._cli.standard_output import watch_reader, writes_to_standard_output
+from flowjoin._config.file import parse_file, read_file
 from flowjoin._config.load import LoadedConfig, load_config
-from flowjoin._config.plugin_settings import bind_plugins
+from flowjoin._config.plugin_settings import BoundConfig, bind_plugins
 from flowjoin._pipeline.process import Companion
 from flowjoin._pipeline.program import run_program
+from flowjoin._pipeline.reload import ConfigurationFile
 from flowjoin._plugins.loader import load_plugins
 from flowjoin.wire.registry import default_registry
 
@@ -43,10 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("write -c FILE to run a configuration, or --demo", exit_code=EXIT_UNUSABLE)
     if arguments.demo:
         return _run_demo()
-    loaded = read_config(arguments.config)
+    path: str = arguments.config
+    octets = read_file(path)
+    loaded = parse_file(octets, path)
     say_notices(loaded)
     loaded.require_available()
-    return _run(loaded)
+    return _run(loaded, octets=octets, path=path)
 
 
 def _run_demo() -> int:
@@ -58,8 +64,26 @@ def _run_demo() -> int:
         return _run(dataclasses.replace(loaded, config=config), (send_demo_traffic,))
 
 
-def _run(loaded: LoadedConfig, companions: Sequence[Companion] = ()) -> int:
+def _run(
+    loaded: LoadedConfig, companions: Sequence[Companion] = (), *, octets: bytes = b"", path: str | None = None
+) -> int:
     bound = bind_plugins(loaded, load_plugins, default_registry())
     if bound.exporters and all(map(writes_to_standard_output, bound.exporters)):
         companions = (*companions, watch_reader)
-    return run_program(bound, environment=os.environ, logs=make_logs(bound.config.log), companions=companions)
+    logs = make_logs(bound.config.log)
+    file = None
+    if path is not None:
+        file = ConfigurationFile(
+            path=path,
+            octets=octets,
+            bind=partial(_bind, path=path),
+            set_log=lambda log: logs.change(log.level, log_format(log)),
+        )
+    return run_program(bound, environment=os.environ, logs=logs, companions=companions, file=file)
+
+
+def _bind(octets: bytes, *, path: str) -> tuple[BoundConfig, tuple[str, ...]]:
+    loaded = parse_file(octets, path)
+    loaded.require_available()
+    sentences = tuple(printable(str(notice)) for notice in loaded.warnings)
+    return bind_plugins(loaded, load_plugins, default_registry()), sentences

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from flowjoin._config.fields import fields_of
 from flowjoin._config.model import Config
 
-__all__ = ["Changes", "compare"]
+__all__ = ["Changes", "applied", "compare"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +33,33 @@ def compare(old: Config, new: Config) -> Changes:
     )
 
 
+def applied(old: Config, new: Config) -> Config:
+    """The configuration in force once the keys that may change have changed, and no other."""
+    return cast(Config, _applied(old, new))
+
+
+def _applied(old: Any, new: Any) -> Any:
+    changed: dict[str, Any] = {}
+    for spec in fields_of(type(old)):
+        before, after = getattr(old, spec.name), getattr(new, spec.name)
+        if spec.is_live:
+            changed[spec.name] = after
+        elif _is_group(before, after):
+            changed[spec.name] = _applied(before, after)
+    return dataclasses.replace(old, **changed)
+
+
+def _is_group(before: object, after: object) -> bool:
+    return dataclasses.is_dataclass(before) and type(before) is type(after) and not hasattr(before, "from_text")
+
+
 def _differences(old: Any, new: Any, *, prefix: str, is_live: bool) -> Iterator[tuple[str, bool]]:
     for spec in fields_of(type(old)):
         before, after = getattr(old, spec.name), getattr(new, spec.name)
         if before == after:
             continue
         key, live = f"{prefix}{spec.key}", is_live or spec.is_live
-        if dataclasses.is_dataclass(before) and type(before) is type(after) and not hasattr(before, "from_text"):
+        if _is_group(before, after):
             yield from _differences(before, after, prefix=f"{key}.", is_live=live)
         else:
             yield key, live

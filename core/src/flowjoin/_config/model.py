@@ -190,7 +190,7 @@ class Limits:
     )
     receive_buffer: Annotated[Octets, Bounds(4096, 2**30), "SO_RCVBUF of a UDP collector"] = Octets(64 * 1024 * 1024)
     lane_bytes: Annotated[Octets, Bounds(65536), "batches one lane holds in memory"] = Octets(64 * 1024 * 1024)
-    stall: Annotated[Duration, Bounds(1), "accepted; nothing watches for stalls in this version"] = Duration(30.0)
+    stall: Annotated[Duration, Bounds(1), "when nothing moves for so long the process ends with 1"] = Duration(30.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,5 +263,5 @@ class Config:
     flow_stream_service: Annotated[FlowStreamService, "Antrea's gRPC stream"] = FlowStreamService()
     log: Annotated[Log, "the process's own log", LIVE] = Log()
     csv_quoting: Annotated[
-        Literal["antrea", "rfc4180"], "of the exporters made from Antrea's sections: antrea escapes nothing"
+        Literal["antrea", "rfc4180"], "of the exporters made from Antrea's sections: antrea escapes nothing", LIVE
     ] = "antrea"

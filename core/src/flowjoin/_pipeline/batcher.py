@@ -48,6 +48,10 @@ class Batcher:
         self._open: dict[FlowSchema, _Open] = {}  # the oldest first row first
         self._groups = 0  # open batches ever begun
 
+    def change(self, batching: Batching) -> None:
+        """Gather by other bounds from now on; a batch that is beyond them already takes no more."""
+        self._batching = batching
+
     @property
     def rows(self) -> int:
         """Rows that wait for their batch to close."""
@@ -75,6 +79,9 @@ class Batcher:
         start = 0
         while start < len(batch):
             opened = self._open.get(batch.schema) or self._begin(batch.schema, now)
+            if opened.rows >= self._batching.records:  # the bounds were changed
+                steps.append(self._close(batch.schema))
+                continue
             stop = min(len(batch), start + self._batching.records - opened.rows)
             piece = batch if (start, stop) == (0, len(batch)) else batch.slice(start, stop)
             if opened.octets + piece.octets > self._batching.octets:

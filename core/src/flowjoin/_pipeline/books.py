@@ -19,7 +19,8 @@ class Books:
 
     Attributes:
         rows: given to every lane; of them ``source_rows`` came from sources, the others from the kernel.
-        lanes: by exporter's name.
+        lanes: by exporter's name, those of exporters that were taken out included.
+        rows_due: of the rows, those that went on while a lane was there; all, where it is not named.
     """
 
     kernel: KernelStatistics
@@ -28,6 +29,7 @@ class Books:
     collectors: tuple[CollectorStatistics, ...] = ()
     enrichers: Mapping[str, EnricherBooks] = field(default_factory=dict)
     lanes: Mapping[str, LaneBooks] = field(default_factory=dict)
+    rows_due: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def undelivered(self) -> int:
@@ -72,6 +74,7 @@ class Books:
                     "held": lane.held,
                     "restored": lane.restored,
                     "spooled": lane.spooled,
+                    "left": lane.left,
                 }
                 for name, lane in self.lanes.items()
             },
@@ -94,10 +97,11 @@ class Books:
         if self.rows != rows:
             yield f"{rows} rows came from the kernel and from sources, {self.rows} went on"
         for name, lane in self.lanes.items():
-            if self.rows != lane.rows_in or not lane.is_balanced:
-                settled = lane.delivered + lane.dead_lettered + lane.dropped + lane.held
+            due = self.rows_due.get(name, self.rows)
+            if due != lane.rows_in or not lane.is_balanced:
+                settled = lane.delivered + lane.dead_lettered + lane.dropped + lane.held + lane.left
                 taken = f"{lane.rows_in} and had {lane.restored}" if lane.restored else f"{lane.rows_in}"
-                yield f"{self.rows} rows went on, lane {name} took {taken} and accounts for {settled}"
+                yield f"{due} rows went on, lane {name} took {taken} and accounts for {settled}"
 
     def _lines(self) -> Iterator[str]:
         kernel = self.kernel
@@ -155,6 +159,7 @@ class Books:
                     "of them damaged": lane.damaged,
                     "held": lane.held,
                     "of them in the spool": lane.spooled,
+                    "left in the spool": lane.left,
                     "from an earlier run": lane.restored,
                 },
             )

@@ -95,6 +95,11 @@ class HealthTable:
         self._components.append(component)
         return component
 
+    def remove(self, name: str) -> None:
+        """An exporter was taken out: forget its rows."""
+        gone = ("exporters", "spools")
+        self._components = [row for row in self._components if row.name != name or row.kind not in gone]
+
     def snapshot(self) -> tuple[ComponentHealth, ...]:
         """Every row, in the order of their making."""
         return tuple(component.health() for component in self._components)

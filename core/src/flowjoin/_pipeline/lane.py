@@ -28,6 +28,7 @@ from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_head import Part
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds
 from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
+from flowjoin._pipeline.spool.settings import SpoolBounds
 from flowjoin._pipeline.supervisor import PluginFailure, keep_open, plugin_code, single_cause
 from flowjoin.api._types import Batching, Exporter, Logger
 
@@ -65,15 +66,25 @@ class Lane:
         bounds: LaneBounds | None = None,
         store: LaneStore | None = None,
         clock: Callable[[], float] = trio.current_time,
+        is_added: bool = False,
     ) -> None:
-        """Connect the parts; rows are kept in memory, within the bounds, where no store is given."""
+        """Connect the parts; rows are kept in memory, within the bounds, where no store is given.
+
+        A lane that is added to a running program does not end it when its exporter cannot use its configuration.
+        """
         self._open_exporter = open_exporter
         self._identity = identity
         self._component = component
         self._log = log
         self._clock = clock
         self._store = store or MemoryStore(batching, bounds or LaneBounds(), identity.batch_id)
+        self._may_refuse = not is_added
+        self._successor: Callable[[], AbstractAsyncContextManager[Exporter]] | None = None
+        self._tenure = trio.CancelScope()  # of the exporter that is open
+        self._life = trio.CancelScope()
+        self._ended = trio.Event()
         self._is_closing = False
+        self._is_saving = False
         self._failing_batch = ""  # its id; empty when the last export went well
         self._unknown_failures = 0  # of it, in a row
         self._changed = trio.Event()  # there may be something to deliver
@@ -125,12 +136,60 @@ class Lane:
         self._changed.set()
         self._hurry.set()
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether its exporter is closed, and its rows are on their way to where they are kept."""
+        return self._is_saving
+
+    def replace(
+        self,
+        open_exporter: Callable[[], AbstractAsyncContextManager[Exporter]],
+        batching: Batching,
+        bounds: SpoolBounds | None,
+        *,
+        grace_seconds: float,
+    ) -> None:
+        """Close the exporter, within the grace time, and deliver through another one: what is held, and what comes.
+
+        A batch whose ``export`` did not end in time may have arrived, and goes to the new exporter.
+        """
+        self._successor = open_exporter
+        self._store.change(batching, bounds)
+        self._component.backoff.reset()
+        self._tenure.deadline = min(self._tenure.deadline, self._clock() + grace_seconds)
+        self._changed.set()
+        self._hurry.set()
+
     async def run(self) -> None:
         """Deliver until closed and empty.
 
         Cancellation: what is held stays held; a batch whose ``export`` was cancelled may have arrived.
         """
-        async with self._store.opened(self._wake):
+        with self._life:
+            async with self._store.opened(self._wake):
+                try:
+                    await self._serve()
+                    while self._successor is not None:
+                        self._open_exporter, self._successor = self._successor, None
+                        self._may_refuse = False
+                        self._tenure = trio.CancelScope()
+                        await self._serve()
+                finally:
+                    self._is_saving = True
+        self._is_saving = False
+        self._ended.set()
+
+    def end_within(self, seconds: float) -> None:
+        """Cancel ``run`` when it takes longer."""
+        self._life.deadline = self._clock() + seconds
+
+    async def wait_ended(self) -> None:
+        """Wait until ``run`` has returned."""
+        await self._ended.wait()
+
+    async def _serve(self) -> None:
+        """Deliver through one exporter, until there is another one, or nothing more to deliver."""
+        with self._tenure:
             await keep_open(
                 self._component,
                 self._open_exporter,
@@ -138,8 +197,16 @@ class Lane:
                 log=self._log,
                 on_failure=self._interrupted,
                 pause=self._pause,
-                is_finished=lambda: self._is_closing and not self._store.held,
+                is_finished=self._is_over,
+                may_refuse=self._may_refuse,
             )
+        if self._tenure.cancelled_caught:
+            self._log.warning("exporter_cut_short", problem="it did not close within shutdownGracePeriod")
+        if self._store.current is not None:
+            self._store.keep()
+
+    def _is_over(self) -> bool:
+        return self._successor is not None or (self._is_closing and not self._store.held)
 
     async def _deliver(self, exporter: Exporter) -> None:
         if not callable(getattr(exporter, "export", None)):
@@ -148,14 +215,14 @@ class Lane:
         self._log.info("exporter_opened")
         if not self._failing_batch:
             self._component.opened()
-        while True:
+        while self._successor is None:
             await trio.lowlevel.checkpoint()
             part = await self._store.begin(self._clock(), flush=self._is_closing)
             if part is not None:
                 await self._attempt(exporter, part)
             elif self._is_closing:
                 return
-            else:
+            elif self._successor is None:
                 await self._wait_for_rows()
 
     async def _attempt(self, exporter: Exporter, part: Part) -> None:
@@ -257,6 +324,7 @@ class Lane:
             await self._changed.wait()
 
     async def _pause(self, seconds: float) -> None:
+        await trio.lowlevel.checkpoint()
         self._hurry = trio.Event()
-        with trio.move_on_after(seconds):
+        with trio.move_on_after(0 if self._successor is not None else seconds):
             await self._hurry.wait()

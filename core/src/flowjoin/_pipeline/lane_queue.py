@@ -9,6 +9,7 @@ batch that is being delivered.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class LaneBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneBooks:
-    """Where a lane's rows are: ``rows_in + restored == delivered + dead_lettered + dropped + held``.
+    """Where a lane's rows are: ``rows_in + restored == delivered + dead_lettered + dropped + held + left``.
 
     Attributes:
         rows_in: rows given to the lane.
@@ -47,6 +48,7 @@ class LaneBooks:
         damaged: of those dropped, rows whose octets in the spool had changed or were gone.
         held: rows that wait.
         spooled: of those held, rows that are in the spool and outlive the process.
+        left: rows that stayed in the spool when the exporter was taken out of the configuration.
         spool_octets: size of the spool.
         batches: batches that were settled, in one part or several.
         failures: calls of ``export`` that failed and left their rows unsettled.
@@ -62,12 +64,26 @@ class LaneBooks:
     restored: int = 0
     damaged: int = 0
     spooled: int = 0
+    left: int = 0
     spool_octets: int = 0
 
     @property
     def is_balanced(self) -> bool:
         """Whether every row is accounted for."""
-        return self.rows_in + self.restored == self.delivered + self.dead_lettered + self.dropped + self.held
+        settled = self.delivered + self.dead_lettered + self.dropped
+        return self.rows_in + self.restored == settled + self.held + self.left
+
+    def __add__(self, other: LaneBooks) -> LaneBooks:
+        """Of an exporter that was taken out and came back: both times together."""
+        names = [item.name for item in dataclasses.fields(self)]
+        return LaneBooks(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+    def ended(self) -> LaneBooks:
+        """Once the lane is over: what is in its spool stays there, what is not is gone."""
+        lost = self.held - self.spooled
+        return dataclasses.replace(
+            self, dropped=self.dropped + lost, left=self.left + self.spooled, held=0, spooled=0, spool_octets=0
+        )
 
 
 class LaneQueue:
@@ -84,6 +100,10 @@ class LaneQueue:
         self._closed_rows = 0
         self._closed_octets = 0
         self._rows_in = self._dropped = 0
+
+    def change(self, batching: Batching) -> None:
+        """Make batches of another size from now on; closed ones stay as they are."""
+        self._batcher.change(batching)
 
     @property
     def held(self) -> int:

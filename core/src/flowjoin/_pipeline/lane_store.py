@@ -9,6 +9,7 @@ from typing import Protocol
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.lane_head import Part
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds, LaneQueue
+from flowjoin._pipeline.spool.settings import SpoolBounds
 from flowjoin.api._types import Batching
 
 __all__ = ["LaneStore", "MemoryStore"]
@@ -43,6 +44,10 @@ class LaneStore(Protocol):
 
     def opened(self, notify: Callable[[], None]) -> AbstractAsyncContextManager[object]:
         """Live; calls ``notify`` when there may be a part, or room. On leaving, what can be kept is kept."""
+        ...
+
+    def change(self, batching: Batching, bounds: SpoolBounds | None) -> None:
+        """Make batches of another size from now on, within other bounds on the disk; what is closed stays as it is."""
         ...
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
@@ -102,6 +107,9 @@ class MemoryStore:
 
     def opened(self, notify: Callable[[], None]) -> AbstractAsyncContextManager[object]:
         return nullcontext()
+
+    def change(self, batching: Batching, bounds: SpoolBounds | None) -> None:
+        self._queue.change(batching)
 
     async def begin(self, now: float, *, flush: bool = False) -> Part | None:
         return self._queue.begin(now, flush=flush)

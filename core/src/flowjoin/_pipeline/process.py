@@ -22,11 +22,14 @@ from flowjoin._config.model import Config
 from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.enrichment import EnricherSlot
+from flowjoin._pipeline.lane_keeper import LaneKeeper
 from flowjoin._pipeline.lookups import LookupSlot
+from flowjoin._pipeline.reload import Reloader
 from flowjoin.api._types import Logger
 
-__all__ = ["Outcome", "Stop", "open_stages", "run_pipeline", "watch_signals"]
+__all__ = ["CLOSING_SECONDS", "Outcome", "Stop", "open_stages", "run_pipeline", "watch_signals"]
 
+CLOSING_SECONDS = 3.0  # beyond the grace period, for what is cancelled to close
 _WAIT_FOR_TABLES_SECONDS = 30.0  # look-ups and enrichers: after that rows pass them and are counted
 _LAST_MESSAGES_SECONDS = 2.0  # what has arrived when intake stops
 _BOOKS_INTERVAL_SECONDS = 60.0
@@ -40,17 +43,23 @@ class Stop:
 
     def __init__(self) -> None:
         self._wished = trio.Event()
+        self._wished_again = trio.Event()
         self._at_once = trio.CancelScope()
 
     def wish(self) -> None:
         """Once: drain; twice: stop at once."""
         if self._wished.is_set():
+            self._wished_again.set()
             self._at_once.cancel()
         self._wished.set()
 
     async def wait(self) -> None:
         """Wait for the first wish."""
         await self._wished.wait()
+
+    async def wait_at_once(self) -> None:
+        """Wait for the second wish."""
+        await self._wished_again.wait()
 
     @property
     def scope(self) -> trio.CancelScope:
@@ -77,20 +86,31 @@ class Outcome:
 
 
 async def watch_signals(
-    stop: Stop, log: Logger, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    stop: Stop,
+    log: Logger,
+    *,
+    reload: Callable[[], None] | None = None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Turn SIGTERM and SIGINT into wishes, until cancelled; SIGHUP, which would kill, is answered by a line."""
+    """Turn SIGTERM and SIGINT into wishes, until cancelled, and SIGHUP into another look at the file."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:
-            if number == signal.SIGHUP:
-                log.warning("reload_unavailable", problem="the configuration is read once, at start: restart instead")
-            else:
+            if number != signal.SIGHUP:
                 stop.wish()
+            elif reload is not None:
+                reload()
+            else:
+                log.warning("reload_unavailable", problem="there is no configuration file")
 
 
 async def run_pipeline(
-    pipeline: Pipeline, config: Config, stop: Stop, *, companions: Sequence[Companion] = ()
+    pipeline: Pipeline,
+    config: Config,
+    stop: Stop,
+    *,
+    companions: Sequence[Companion] = (),
+    reloader: Reloader | None = None,
 ) -> Outcome:
     """Run until told to stop.
 
@@ -100,6 +120,7 @@ async def run_pipeline(
         stop: tells when.
         companions: run beside the pipeline from the moment it is ready, with the bound addresses; cancelled
             when intake stops.
+        reloader: changes the pipeline while messages come in.
 
     Raises:
         BindError: an address cannot be had.
@@ -120,9 +141,15 @@ async def run_pipeline(
                 for each in _collector_configs(config)
             ]
             pipeline.collector_statistics = lambda: [item for group in groups for item in group.statistics()]
-            async with open_stages(pipeline, config.shutdown_grace_period, stop):
-                await _take_in(pipeline, groups, companions, stop)
-                pipeline.outlets.be_patient_until(trio.current_time() + config.shutdown_grace_period * _PATIENCE_SHARE)
+            async with open_stages(pipeline, stop) as keeper:
+                async with trio.open_nursery() as reloading:
+                    if reloader is not None:
+                        reloading.start_soon(reloader.run, keeper, name="reload")
+                    await _take_in(pipeline, groups, companions, stop)
+                    reloading.cancel_scope.cancel()
+                pipeline.allow(None)  # whole tables leave at their own pace
+                patience = pipeline.config.shutdown_grace_period * _PATIENCE_SHARE
+                pipeline.outlets.be_patient_until(trio.current_time() + patience)
                 await pipeline.aggregation.finish()
                 has_left_the_table = True
     books = pipeline.books()
@@ -130,7 +157,7 @@ async def run_pipeline(
 
 
 @asynccontextmanager
-async def open_stages(pipeline: Pipeline, grace_seconds: float, stop: Stop) -> AsyncIterator[None]:
+async def open_stages(pipeline: Pipeline, stop: Stop) -> AsyncIterator[LaneKeeper]:
     """Look-ups, lanes and enrichers, open and running; on leaving, lanes get the grace time to deliver."""
     async with trio.open_nursery() as lookups:
         for lookup in pipeline.lookups:
@@ -138,13 +165,19 @@ async def open_stages(pipeline: Pipeline, grace_seconds: float, stop: Stop) -> A
         await _wait_tried(pipeline.lookups, stop)
         with trio.CancelScope() as draining:
             async with trio.open_nursery() as lanes:
-                for lane in pipeline.lanes:
-                    lanes.start_soon(lane.run, name=f"lane {lane.name}")
+                keeper = LaneKeeper(lanes, pipeline.outlets, pipeline.health, pipeline.log)
+                keeper.start()
                 async with trio.open_nursery() as enrichers:
                     for enricher in pipeline.enrichers:
                         enrichers.start_soon(enricher.run, name=f"enricher {enricher.name}")
                     await _wait_tried(pipeline.enrichers, stop)
-                    yield
+                    try:
+                        yield keeper
+                    except BaseException:
+                        pipeline.allow(CLOSING_SECONDS)
+                        raise
+                    grace_seconds = pipeline.config.shutdown_grace_period
+                    pipeline.allow(grace_seconds + CLOSING_SECONDS)
                     enrichers.cancel_scope.cancel()  # they hold no rows
                 pipeline.log.info("draining", rows=pipeline.books().undelivered, seconds=grace_seconds)
                 for lane in pipeline.lanes:
@@ -177,6 +210,7 @@ async def _take_in(
                     pipeline.log.info("ready", addresses=[str(address) for address in addresses])
                     await stop.wait()
                     pipeline.log.info("stopping")
+                    pipeline.allow(pipeline.config.shutdown_grace_period + CLOSING_SECONDS)
                     beside.cancel_scope.cancel()
                 for group in groups:
                     group.stop_intake()

@@ -5,18 +5,23 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TextIO
+from functools import partial
+from typing import Any, Final, TextIO
 
 import trio
 
 from flowjoin import __version__
-from flowjoin._config.plugin_settings import BoundConfig
+from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.assembly import Pipeline, assemble
+from flowjoin._pipeline.descriptors import raise_open_files
+from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.kernel_factory import make_kernel
-from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
+from flowjoin._pipeline.process import CLOSING_SECONDS, Companion, Outcome, Stop, run_pipeline, watch_signals
+from flowjoin._pipeline.reload import ConfigurationFile, Reloader
 from flowjoin._pipeline.spool.places import orphan_spools
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
+from flowjoin._pipeline.watchdog import Watchdog, plugin_package
 from flowjoin._telemetry.logs import Logs
 from flowjoin._telemetry.metrics import Metrics
 
@@ -33,6 +38,7 @@ def run_program(
     logs: Logs,
     companions: Sequence[Companion] = (),
     errors: TextIO | None = None,
+    file: ConfigurationFile | None = None,
 ) -> int:
     """Run until a signal says stop, print the books, give the exit code.
 
@@ -46,6 +52,7 @@ def run_program(
     directory = find_directory(bound.config.state_directory, environment)
     with open_state(directory) as state:
         log = logs.logger(component="core")
+        raise_open_files(bound.config.limits.sessions, log)
         log.info("starting", version=__version__, instance=state.instance_id, epoch=state.epoch)
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
@@ -55,8 +62,11 @@ def run_program(
         form = environment.get("FLOWJOIN_KERNEL", "auto")
         out = sys.stderr if errors is None else errors
         running: list[Pipeline] = []
+        early = EarlySignals()
+        early.note()
+        main = partial(_main, bound, state, logs, form, companions, running, file=file, early=early, out=out)
         try:
-            outcome = trio.run(_main, bound, state, logs, form, companions, running)
+            outcome = trio.run(main)
         except BaseException as exc:
             bug = next((leaf for leaf in _leaves(exc) if not isinstance(leaf, _NO_BUGS)), None)
             if bug is not None:
@@ -93,6 +103,10 @@ async def _main(
     form: str,
     companions: Sequence[Companion],
     running: list[Pipeline],
+    *,
+    file: ConfigurationFile | None,
+    early: EarlySignals,
+    out: TextIO,
 ) -> Outcome:
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
@@ -106,8 +120,40 @@ async def _main(
     )
     running.append(pipeline)  # for its books, whatever becomes of it
     stop = Stop()
+    reloader = None if file is None else Reloader(file, pipeline)
+    watchdog = Watchdog(
+        stall_seconds=bound.config.limits.stall,
+        plugins=lambda: _plugin_names(pipeline.bound),
+        is_saving=lambda: any(lane.is_saving for lane in pipeline.outlets.all_lanes),
+        last_words=lambda: print(pipeline.books().table(), file=out, flush=True),
+        log=pipeline.log,
+    )
+    pipeline.allow = watchdog.allow
     async with trio.open_nursery() as nursery:
-        await nursery.start(watch_signals, stop, pipeline.log)
-        outcome = await run_pipeline(pipeline, bound.config, stop, companions=companions)
+        await nursery.start(
+            partial(watch_signals, stop, pipeline.log, reload=None if reloader is None else reloader.wish)
+        )
+        if early.has_stop:
+            stop.wish()
+        nursery.start_soon(watchdog.run, name="watchdog")
+        nursery.start_soon(_bound_second_wish, stop, watchdog)
+        outcome = await run_pipeline(pipeline, bound.config, stop, companions=companions, reloader=reloader)
         nursery.cancel_scope.cancel()
     return outcome
+
+
+async def _bound_second_wish(stop: Stop, watchdog: Watchdog) -> None:
+    await stop.wait_at_once()
+    watchdog.allow(CLOSING_SECONDS)
+
+
+def _plugin_names(bound: BoundConfig) -> dict[str, str]:
+    """By package or module of its code: ``exporters/audit``, all of them where one plugin has several instances."""
+    names: dict[str, list[str]] = {}
+    kinds = (("lookups", bound.lookups), ("enrichers", bound.enrichers), ("sources", bound.sources))
+    plugins: list[tuple[str, BoundPlugin[Any, Any]]] = [(kind, plugin) for kind, group in kinds for plugin in group]
+    plugins += [("exporters", plugin) for plugin in bound.exporters]
+    for kind, plugin in plugins:
+        package = plugin_package(plugin.type.config.__module__)
+        names.setdefault(package, []).append(f"{kind}/{plugin.entry.name}")
+    return {package: ", ".join(instances) for package, instances in names.items()}

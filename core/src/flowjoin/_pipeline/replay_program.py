@@ -98,7 +98,7 @@ async def _main(
     outcome: ReplayOutcome | None = None
     with scope:
         fault: DecodeError | OSError | None = None
-        async with open_stages(pipeline, bound.config.shutdown_grace_period, Stop()):
+        async with open_stages(pipeline, Stop()):
             try:
                 fault = await replay.run(items, tell=tell)
             except OSError as exc:

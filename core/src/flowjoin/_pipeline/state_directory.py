@@ -13,7 +13,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flowjoin._model.errors import ConfigError
@@ -54,6 +54,19 @@ class State:
         except OSError as exc:
             raise _unusable(self.directory, exc) from exc
         return own
+
+    def next_epoch(self) -> State:
+        """The same state with an epoch of its own, on the disk; blocking.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        if self.directory is None:
+            return replace(self, epoch=self.epoch + 1)
+        try:
+            return replace(self, epoch=_raised_epoch(self.directory / "epoch"))
+        except OSError as exc:
+            raise _unusable(self.directory, exc) from exc
 
 
 def find_directory(configured: Path | None, environment: Mapping[str, str]) -> Path | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from math import inf
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import trio
 
@@ -39,6 +39,27 @@ def plugin_code() -> Iterator[None]:
         raise PluginFailure from _exited(exc)
     except Exception as exc:
         raise PluginFailure from exc
+    except BaseExceptionGroup as group:
+        raise PluginFailure from _contained(group)
+
+
+def _contained(group: BaseExceptionGroup[BaseException]) -> Exception:
+    """What a plugin's own nursery raised because one of its tasks called ``sys.exit``.
+
+    Raises:
+        BaseExceptionGroup: with what is nobody's to contain: a cancellation from above, Ctrl-C.
+    """
+    contained, others = group.split((SystemExit, Exception))
+    if others is not None:
+        raise others
+    assert contained is not None, "a group holds something"
+    return cast(Exception, _without_exits(contained))
+
+
+def _without_exits(exc: BaseException) -> BaseException:
+    if isinstance(exc, BaseExceptionGroup):
+        return exc.derive([_without_exits(inner) for inner in exc.exceptions])
+    return _exited(exc) if isinstance(exc, SystemExit) else exc
 
 
 def _exited(exc: SystemExit) -> Exception:
@@ -68,6 +89,7 @@ async def keep_open(
     on_failure: Callable[[Exception], None] = lambda _exc: None,
     pause: Callable[[float], Awaitable[None]] = trio.sleep,
     is_finished: Callable[[], bool] = lambda: False,
+    may_refuse: bool = True,
 ) -> None:
     """Open a plugin and use it until ``use`` returns; after a failure wait and open it again.
 
@@ -76,6 +98,7 @@ async def keep_open(
         on_failure: called with each failure, before the wait.
         pause: waits; may return early when there is reason to try at once.
         is_finished: there is nothing left to do; asked before each opening.
+        may_refuse: a ConfigError of the first opening is raised; else it is a failure as any other.
 
     Raises:
         ConfigError: what the plugin's first opening raised.
@@ -101,6 +124,8 @@ async def keep_open(
             failure = _exited(exc)
         except Exception as exc:  # noqa: BLE001 - a plugin's context may raise anything
             failure = single_cause(exc)
+        except BaseExceptionGroup as group:
+            failure = single_cause(_contained(group))
         if bug is not None:
             raise bug
         if failure is None and not is_done:
@@ -109,7 +134,7 @@ async def keep_open(
             break
         if trio.current_effective_deadline() == -inf:
             await trio.lowlevel.checkpoint()  # cancelled from above: how it ended then is nobody's failure
-        if isinstance(failure, ConfigError) and not was_open:
+        if isinstance(failure, ConfigError) and may_refuse and not was_open:
             raise failure
         component.failed(failure)
         _report(log, failure, is_closing=is_done)

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO, cast
 
@@ -66,15 +66,19 @@ class Logs:
         self._limit = RateLimit()
         self._clock = clock
         self._wall_clock = wall_clock
-        render = _render_json if log_format == "json" else _render_console
         self._processors: list[Processor] = [
             self._check_level,
             self._check_rate,
             self._add_time,
             structlog.processors.format_exc_info,
             _redact,
-            render,
+            _RENDER[log_format],
         ]
+
+    def change(self, level: LogLevel, log_format: LogFormat) -> None:
+        """Write otherwise from now on; loggers that were handed out follow."""
+        self.level = level
+        self._processors[-1] = _RENDER[log_format]
 
     @property
     def lost(self) -> int:
@@ -82,7 +86,10 @@ class Logs:
         return self._writer.lost
 
     def logger(self, **facts: object) -> FilteringBoundLogger:
-        """A logger whose lines all carry these facts; ``name`` tells instances of one component apart."""
+        """A logger whose lines all carry these facts; ``name`` tells instances of one component apart.
+
+        A line with the fact ``is_answer`` answers something that an operator did, and is never suppressed.
+        """
         logger = structlog.wrap_logger(
             self._writer,
             processors=self._processors,
@@ -116,6 +123,8 @@ class Logs:
         return entry
 
     def _check_rate(self, _logger: WrappedLogger, _method: str, entry: EventDict) -> EventDict:
+        if entry.pop("is_answer", False):  # to what an operator just did: never suppressed
+            return entry
         key = (str(entry["event"]), str(entry.get("original_exporter", "")), str(entry.get("name", "")))
         suppressed = self._limit.admit(key, self._clock())
         if suppressed is None:
@@ -177,3 +186,6 @@ def _plain(value: object) -> str:
 
 def _printable(line: str) -> str:
     return line if line.isprintable() else repr(line)[1:-1]
+
+
+_RENDER: Final[Mapping[LogFormat, Processor]] = {"console": _render_console, "json": _render_json}

@@ -37,7 +37,7 @@ class DeadLetters:
         """Remember the settings; nothing is opened."""
         self._disk = disk
         self._directory = directory
-        self._max_octets = max_octets
+        self.max_octets = max_octets
         self._head = head
         self._wall = wall
         self._composer: Composer | None = None
@@ -52,7 +52,7 @@ class DeadLetters:
         """
         wall = self._wall()
         composer = self._composer if self._writer is not None else None
-        if composer is None or composer.octets >= self._max_octets // _SEGMENTS:
+        if composer is None or composer.octets >= self.max_octets // _SEGMENTS:
             self.close()
             composer = None
         files = None
@@ -89,7 +89,7 @@ class DeadLetters:
         known = list_segments(self._disk, self._directory)
         sizes = [self._disk.size(files.data) for files in known]
         gone = 0
-        while len(known) - gone > 1 and sum(sizes[gone:]) > self._max_octets:
+        while len(known) - gone > 1 and sum(sizes[gone:]) > self.max_octets:
             remove_segment(self._disk, known[gone])
             gone += 1
         return gone

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SpoolSettings"]
+__all__ = ["SpoolBounds", "SpoolSettings"]
 
 _SEGMENTS: Final = 16  # so that dropping the oldest one costs a small share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolBounds:
+    """What of a spool may change while it is at work: as in SpoolSettings."""
+
+    max_octets: int
+    max_age: float
+    sync: str | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +39,10 @@ class SpoolSettings:
     sync: str | float
     memory_octets: int
     largest_segment: int = 32 * 1024 * 1024
+
+    def within(self, bounds: SpoolBounds) -> SpoolSettings:
+        """The same spool with other bounds."""
+        return replace(self, max_octets=bounds.max_octets, max_age=bounds.max_age, sync=bounds.sync)
 
     @property
     def segment_octets(self) -> int:

@@ -40,7 +40,7 @@ from flowjoin._pipeline.spool.segments import (
     read_octets,
     remove_segment,
 )
-from flowjoin._pipeline.spool.settings import SpoolSettings
+from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
 from flowjoin._pipeline.spool.shelf import Segment, Shelf, Taken, batches_from
 from flowjoin._pipeline.spool.threads import InThread, in_thread
 from flowjoin._pipeline.spool.writer import SpoolWriter
@@ -137,6 +137,7 @@ class SpoolStore:
         self._rows_in = self._restored = self._dropped = self._damaged = 0
         self._is_wanted = self._is_flushing = self._is_ending = self._is_restored = False
         self._is_cursor_stale = False
+        self._has_changed = trio.Event()  # the settings
         self._work = trio.Event()
         self._progress = trio.Event()
         self._notify: Callable[[], None] = lambda: None
@@ -191,6 +192,15 @@ class SpoolStore:
             spooled=spooled,
             spool_octets=self._shelf.octets,
         )
+
+    def change(self, batching: Batching, bounds: SpoolBounds | None) -> None:
+        """Make batches of another size from now on, within other bounds on the disk; what is closed stays as it is."""
+        if bounds is not None:
+            self._settings = self._settings.within(bounds)
+            self._dead_letters.max_octets = self._settings.dead_letter_octets
+        self._writer.change(batching, self._settings)
+        self._has_changed.set()
+        self._work.set()
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
         """Queue a batch for the disk; gives the number of rows that were dropped to make room."""
@@ -276,8 +286,7 @@ class SpoolStore:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write, name=name)
             nursery.start_soon(self._keep_age, name=f"{name}, age")
-            if isinstance(self._settings.sync, float):
-                nursery.start_soon(self._keep_synced, self._settings.sync, name=f"{name}, sync")
+            nursery.start_soon(self._keep_synced, name=f"{name}, sync")
             try:
                 yield
             finally:
@@ -541,10 +550,13 @@ class SpoolStore:
             await trio.sleep(min(_AGE_CHECK_SECONDS, self._settings.segment_age))
             await self._give_up_beyond_bounds()
 
-    async def _keep_synced(self, interval: float) -> None:
+    async def _keep_synced(self) -> None:
         while True:
-            await trio.sleep(interval)
-            if not self._writer.is_unsynced:
+            self._has_changed = trio.Event()
+            interval = self._settings.sync
+            with trio.move_on_after(interval if isinstance(interval, float) else inf):
+                await self._has_changed.wait()
+            if self._has_changed.is_set() or not self._writer.is_unsynced:
                 continue
             self._writer.is_unsynced = False
             try:

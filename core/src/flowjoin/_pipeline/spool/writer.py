@@ -85,6 +85,11 @@ class SpoolWriter:
         self._is_failing = False
         self._limiter = trio.CapacityLimiter(1)
 
+    def change(self, batching: Batching, settings: SpoolSettings) -> None:
+        """Make batches of another size, within other bounds, from now on."""
+        self._batcher.change(batching)
+        self._settings = settings
+
     @property
     def open_rows(self) -> int:
         """Rows of batches that are not closed."""

@@ -1,0 +1,166 @@
+"""Makes the lane of an exporter, at start and when a reload adds or changes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final
+
+from flowjoin._config.model import ExporterEntry, Spool
+from flowjoin._config.plugin_settings import BoundPlugin
+from flowjoin._model.errors import ConfigError, PluginContractError, said_by
+from flowjoin._pipeline.health import HealthTable
+from flowjoin._pipeline.instances import Instances
+from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane_queue import LaneBounds
+from flowjoin._pipeline.lane_store import LaneStore
+from flowjoin._pipeline.lookups import Lookups
+from flowjoin._pipeline.spool.places import SPOOL
+from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
+from flowjoin._pipeline.spool.store import SpoolStore
+from flowjoin._pipeline.spool.threads import InThread
+from flowjoin._pipeline.state_directory import State
+from flowjoin._pipeline.supervisor import PluginFailure, plugin_code, single_cause
+from flowjoin.api._types import Batching, ExporterType, Logger
+
+__all__ = ["BoundExporter", "LaneMaker", "Replacement"]
+
+BoundExporter = BoundPlugin[ExporterEntry, ExporterType]
+
+_OPEN_BATCHES: Final = 16  # at once, one a schema, with a wide margin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """What a lane delivers through from now on."""
+
+    open_exporter: Callable[[], AbstractAsyncContextManager[Any]]
+    batching: Batching
+    bounds: SpoolBounds | None
+
+
+@dataclass(slots=True, kw_only=True)
+class LaneMaker:
+    """What all lanes of a run share.
+
+    Attributes:
+        lane_octets: of batches one lane holds in memory.
+    """
+
+    instances: Instances
+    health: HealthTable
+    lookups: Lookups
+    lane_octets: int
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    run: InThread
+    is_replay: bool
+
+    def lane(self, plugin: BoundExporter, state: State, *, is_added: bool = False) -> Lane:
+        """A lane, not yet running.
+
+        Args:
+            plugin: the exporter.
+            state: whose epoch the ids of its batches have; no other lane of that name may have had it.
+            is_added: to a running program.
+
+        Raises:
+            PluginContractError: its ``batching`` fails or gives nonsense.
+            ConfigError: the state directory cannot be used.
+        """
+        bounds = LaneBounds(octets=self.lane_octets)
+        name = plugin.entry.name
+        opener, log = self.instances.opener("exporters", plugin, self.lookups)
+        batching = _batching(plugin)
+        return Lane(
+            opener,
+            _timeless(batching, bounds) if self.is_replay else batching,
+            identity=LaneIdentity(instance_id=state.instance_id, lane=name, epoch=state.epoch),
+            component=self.health.add("exporters", name),
+            log=log,
+            bounds=bounds,
+            store=None if self.is_replay else self._store(plugin, batching, state, log),
+            clock=self.clock,
+            is_added=is_added,
+        )
+
+    def replacement(self, plugin: BoundExporter) -> Replacement:
+        """What a running lane needs to deliver through another exporter.
+
+        Raises:
+            PluginContractError: its ``batching`` fails or gives nonsense.
+            ConfigError: the state directory cannot be used.
+        """
+        opener, _ = self.instances.opener("exporters", plugin, self.lookups)
+        spool = plugin.entry.spool
+        return Replacement(
+            open_exporter=opener,
+            batching=_batching(plugin),
+            bounds=_bounds(spool) if isinstance(spool, Spool) else None,
+        )
+
+    def _store(self, plugin: BoundExporter, batching: Batching, state: State, log: Logger) -> LaneStore | None:
+        """The exporter's spool; None where its lane is to be in memory."""
+        spool, name = plugin.entry.spool, plugin.entry.name
+        if spool == "none" or state.directory is None:
+            log.info("lane_in_memory", promise="rows that wait are lost with the process")
+            return None
+        directory = state.directory_of(SPOOL, name)
+        assert directory is not None, "there is a state directory"
+        bounds = _bounds(spool)
+        settings = SpoolSettings(
+            directory=directory,
+            max_octets=bounds.max_octets,
+            max_age=bounds.max_age,
+            sync=bounds.sync,
+            memory_octets=self.lane_octets,
+        )
+        try:
+            return SpoolStore(
+                settings,
+                batching,
+                instance_id=state.instance_id,
+                lane=name,
+                epoch=state.epoch,
+                registry=self.instances.registry,
+                component=self.health.add("spools", name),
+                log=log,
+                clock=self.clock,
+                wall=self.wall,
+                run=self.run,
+            )
+        except OSError as exc:
+            raise ConfigError(f"{directory} cannot be used: {exc.strerror or exc}", path="stateDirectory") from exc
+
+
+def _bounds(spool: Spool) -> SpoolBounds:
+    return SpoolBounds(max_octets=spool.max_size, max_age=spool.max_age, sync=spool.sync)
+
+
+def _batching(plugin: BoundExporter) -> Batching:
+    try:
+        with plugin_code():
+            batching: object = plugin.type.batching(plugin.settings)
+    except PluginFailure as failure:
+        cause = single_cause(failure)
+        problem = f"its batching failed: {type(cause).__name__}: {said_by(cause)}"
+        raise PluginContractError(problem, plugin=plugin.entry.type) from cause
+    if not isinstance(batching, Batching):
+        raise PluginContractError(f"its batching gave a {type(batching).__name__}", plugin=plugin.entry.type)
+    if batching.records < 1 or batching.octets < 1 or not batching.interval >= 0:
+        raise PluginContractError(f"its batching gave {batching}, where nothing fits", plugin=plugin.entry.type)
+    return batching
+
+
+def _timeless(batching: Batching, bounds: LaneBounds) -> Batching:
+    """Batches whose boundaries depend on their rows alone, for replay: the same capture, the same batches.
+
+    They stay open until they are full or all is over, so those of all schemas together must leave the lane room.
+    """
+    return Batching(
+        records=min(batching.records, max(1, bounds.rows // _OPEN_BATCHES)),
+        octets=min(batching.octets, bounds.octets // _OPEN_BATCHES),
+        interval=inf,
+    )

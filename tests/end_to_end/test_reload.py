@@ -1,0 +1,234 @@
+"""Changing a running program's configuration: real files, real signals, real rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_traffic import agent_messages
+
+from flowjoin._generator.config import TrafficConfig
+
+pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
+
+pytestmark = pytest.mark.slow
+
+
+class Program:
+    """A running flowjoin whose log lines are read as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "flowjoin", "run", "-c", str(path)], stderr=subprocess.PIPE, text=True
+        )
+        self.lines: list[str] = []
+        self.address: str = self.wait_line("ready")["addresses"][0]
+
+    def wait_line(self, event: str) -> dict[str, Any]:
+        """The next log line of an event."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if line.startswith("{"):
+                facts: dict[str, Any] = json.loads(line)
+                if facts["event"] == event:
+                    return facts
+        raise AssertionError(f"no line {event}: {''.join(self.lines)}")
+
+    def finish(self) -> int:
+        """Tell it to stop, and wait."""
+        self.process.terminate()
+        _, rest = self.process.communicate(timeout=60)
+        self.lines.append(rest)
+        return self.process.returncode
+
+    def send(self, traffic: TrafficConfig) -> None:
+        """Every agent's Messages over one connection each; returns when they are read to the end."""
+        host, _, port = self.address.rpartition(":")
+        streams: dict[int, socket.socket] = {}
+        for message, session in agent_messages(traffic):
+            if session.serial not in streams:
+                streams[session.serial] = socket.create_connection((host, int(port)))
+            streams[session.serial].sendall(message)
+        for stream in streams.values():
+            stream.shutdown(socket.SHUT_WR)
+            assert stream.recv(1) == b""
+            stream.close()
+
+    @property
+    def text(self) -> str:
+        return "".join(self.lines)
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Path], Program]]:
+    programs: list[Program] = []
+
+    def start(path: Path) -> Program:
+        programs.append(Program(path))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        if program.process.poll() is None:
+            program.process.kill()
+        program.process.communicate()
+
+
+Run = Callable[[Path], Program]
+
+
+def text_of(folder: Path, exporters: str, rest: str = "") -> str:
+    return (
+        f"stateDirectory: {folder}/state\n"
+        'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
+        f"exporters: [{exporters}]\n{rest}"
+    )
+
+
+def log_to(folder: Path, name: str, file: str | None = None) -> str:
+    return f"{{type: log, name: {name}, path: {folder}/{file or name}.csv}}"
+
+
+def rows(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def put(path: Path, text: str) -> None:
+    """As careful programs write: all at once."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
+def test_exporters_are_added_changed_and_removed_when_the_file_is_edited_and_no_row_is_lost(
+    run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    path.write_text(
+        text_of(tmp_path, ", ".join(log_to(tmp_path, name) for name in ("same", "changed", "removed")))
+        + "activeFlowRecordTimeout: 1s\n"
+    )
+    program = run(path)
+    program.send(TrafficConfig(flows=50, seed=2))
+    exporters = [log_to(tmp_path, "same"), log_to(tmp_path, "changed", "other"), log_to(tmp_path, "added")]
+    path.write_text(text_of(tmp_path, ", ".join(exporters)) + "activeFlowRecordTimeout: 2s\nlog: {level: debug}\n")
+
+    done = program.wait_line("configuration_reloaded")
+    assert done["keys"] == ["exporters", "log.level"]
+    assert (done["exporters_added"], done["exporters_changed"], done["exporters_removed"]) == (
+        ["added"],
+        ["changed"],
+        ["removed"],
+    )
+    assert program.wait_line("restart_needed")["keys"] == ["activeFlowRecordTimeout"]
+    program.wait_line("exporter_taken_out")
+    program.send(TrafficConfig(flows=50, seed=3))
+
+    assert program.finish() == 0
+    assert "books_do_not_balance" not in program.text
+    same = rows(tmp_path / "same.csv")
+    assert len(same) >= 100
+    assert sorted(rows(tmp_path / "changed.csv") + rows(tmp_path / "other.csv")) == sorted(same)
+    added, removed = rows(tmp_path / "added.csv"), rows(tmp_path / "removed.csv")
+    assert len(added) >= 50
+    assert sorted(added + removed) == sorted(same)
+    opened = [line for line in program.lines if '"exporter_opened"' in line and '"same"' in line]
+    assert len(opened) == 1  # it noticed nothing
+
+
+def test_a_config_map_whose_links_are_swapped_is_seen(run: Run, tmp_path: Path) -> None:
+    mount = tmp_path / "mount"
+    for version, level in (("..1", "info"), ("..2", "warning")):
+        (mount / version).mkdir(parents=True)
+        text = text_of(tmp_path, log_to(tmp_path, "a"), f"shutdownGracePeriod: {1 if level == 'info' else 2}s\n")
+        (mount / version / "flowjoin.yaml").write_text(text)
+    (mount / "..data").symlink_to("..1")
+    (mount / "flowjoin.yaml").symlink_to("..data/flowjoin.yaml")
+    program = run(mount / "flowjoin.yaml")
+    (mount / "..fresh").symlink_to("..2")
+    os.rename(mount / "..fresh", mount / "..data")
+
+    assert program.wait_line("configuration_reloaded")["keys"] == ["shutdownGracePeriod"]
+    assert program.finish() == 0
+
+
+def test_what_cannot_be_used_is_refused_with_its_line_and_the_run_goes_on(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    good = text_of(tmp_path, log_to(tmp_path, "a"))
+    path.write_text(good)
+    program = run(path)
+    put(path, good + "limits: {flows: many}\n")
+    assert f"{path}:4: limits.flows" in program.wait_line("configuration_refused")["problem"]
+    put(path, good.replace("type: log", "type: absent"))
+    assert "pip install flowjoin-absent" in program.wait_line("configuration_refused")["problem"]
+    put(path, good + "mode: Proxy\nlog: {level: debug}\n")
+    assert f"{path}: mode: cannot change" in program.wait_line("configuration_refused")["problem"]
+    path.unlink()
+    assert program.wait_line("configuration_refused")["problem"] == f"{path}: cannot be read: No such file or directory"
+    put(path, good)
+    program.wait_line("configuration_unchanged")
+    program.send(TrafficConfig(flows=10, seed=2))
+
+    assert program.finish() == 0
+    assert len(rows(tmp_path / "a.csv")) == 10
+
+
+def test_sighup_looks_at_once_and_unchanged_octets_do_nothing(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    path.write_text(text_of(tmp_path, log_to(tmp_path, "a")))
+    program = run(path)
+    program.process.send_signal(signal.SIGHUP)
+    program.wait_line("configuration_unchanged")
+    put(path, "exporters: [")
+    program.process.send_signal(signal.SIGHUP)
+    program.wait_line("configuration_refused")
+    program.process.send_signal(signal.SIGHUP)
+    program.wait_line("configuration_refused")
+
+    assert program.finish() == 0
+    assert "configuration_reloaded" not in program.text
+
+
+def test_what_is_spooled_goes_to_the_new_destination_of_the_same_name(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "full.csv").symlink_to("/dev/full")
+    path = tmp_path / "flowjoin.yaml"
+    path.write_text(text_of(tmp_path, log_to(tmp_path, "a", "full")) + "activeFlowRecordTimeout: 1s\n")
+    program = run(path)
+    program.send(TrafficConfig(flows=20, seed=2))
+    program.wait_line("export_retried")
+    put(path, text_of(tmp_path, log_to(tmp_path, "a", "room")) + "activeFlowRecordTimeout: 1s\n")
+    program.wait_line("configuration_reloaded")
+
+    assert program.finish() == 0
+    assert len(rows(tmp_path / "room.csv")) >= 20
+
+
+def test_an_exporter_that_is_removed_leaves_its_spool_and_one_that_comes_back_takes_it(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "full.csv").symlink_to("/dev/full")
+    path = tmp_path / "flowjoin.yaml"
+    rest = "activeFlowRecordTimeout: 1s\nshutdownGracePeriod: 1s\n"
+    path.write_text(text_of(tmp_path, log_to(tmp_path, "a", "full"), rest))
+    program = run(path)
+    program.send(TrafficConfig(flows=20, seed=2))
+    program.wait_line("export_retried")
+    put(path, text_of(tmp_path, log_to(tmp_path, "b"), rest))
+    left = program.wait_line("spool_orphaned")["rows"]
+    assert left >= 20
+    program.wait_line("exporter_taken_out")
+    put(path, text_of(tmp_path, log_to(tmp_path, "a", "room"), rest))
+    program.wait_line("spool_restored")
+
+    assert program.finish() == 0
+    assert len(rows(tmp_path / "room.csv")) >= left
+    assert "books_do_not_balance" not in program.text
