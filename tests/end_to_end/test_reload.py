@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -155,7 +154,7 @@ def test_a_config_map_whose_links_are_swapped_is_seen(run: Run, tmp_path: Path) 
     (mount / "flowjoin.yaml").symlink_to("..data/flowjoin.yaml")
     program = run(mount / "flowjoin.yaml")
     (mount / "..fresh").symlink_to("..2")
-    os.rename(mount / "..fresh", mount / "..data")
+    (mount / "..fresh").rename(mount / "..data")
 
     assert program.wait_line("configuration_reloaded")["keys"] == ["shutdownGracePeriod"]
     assert program.finish() == 0
