@@ -225,3 +225,60 @@ async def test_a_failure_without_a_text_is_a_failure_like_others(autojump_clock)
     row = component()
     row.failed(SilentError())
     assert row.health().problem == "SilentError: no text, because its __str__ raised KeyError"
+
+
+async def test_sys_exit_in_a_plugins_own_nursery_is_a_failure_as_any_other(autojump_clock) -> None:
+    row, log, opened = component(), MemoryLog(), []
+
+    async def leave() -> None:
+        raise SystemExit("enough")
+
+    @asynccontextmanager
+    async def open_plugin() -> AsyncIterator[None]:
+        async with trio.open_nursery() as nursery:
+            if not opened:
+                nursery.start_soon(leave)
+            opened.append(trio.current_time())
+            yield
+
+    async def use(_opened: object) -> None:
+        await trio.sleep(5)
+
+    await keep_open(row, open_plugin, use, log=log)
+
+    assert opened == [0, 1]
+    assert log.events("error") == ["plugin_failed"]
+    assert "sys.exit('enough')" in str(log.facts("plugin_failed")[0]["exc_info"])
+
+
+async def test_sys_exit_in_the_nursery_of_a_call_is_the_plugins_fault() -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(PluginFailure) as caught, plugin_code():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(leave)
+    assert "sys.exit(3)" in str(single_cause(caught.value))
+
+
+def test_what_is_nobodys_to_contain_goes_on_up() -> None:
+    with pytest.raises(BaseExceptionGroup) as caught, plugin_code():
+        raise BaseExceptionGroup("both", [SystemExit(3), KeyboardInterrupt()])
+    assert [type(inner) for inner in caught.value.exceptions] == [KeyboardInterrupt]
+
+
+async def test_a_configuration_error_is_tried_again_where_the_plugin_may_not_refuse(autojump_clock) -> None:
+    row, times = component(), []
+
+    @asynccontextmanager
+    async def open_plugin() -> AsyncIterator[None]:
+        times.append(trio.current_time())
+        if len(times) < 3:
+            raise ConfigError("cannot be used")
+        yield
+
+    async def use(_opened: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    await keep_open(row, open_plugin, use, log=MemoryLog(), may_refuse=False)
+    assert len(times) == 3
