@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,30 @@ def test_an_exporter_that_is_removed_leaves_its_spool_and_one_that_comes_back_ta
     assert program.finish() == 0
     assert len(rows(tmp_path / "room.csv")) >= left
     assert "books_do_not_balance" not in program.text
+
+
+def test_reloads_under_load_lose_no_row_and_the_books_balance(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    rest = "activeFlowRecordTimeout: 1s\n"
+    always = log_to(tmp_path, "always")
+    path.write_text(text_of(tmp_path, f"{always}, {log_to(tmp_path, 'moving', 'moving-0')}", rest))
+    program = run(path)
+    with ThreadPoolExecutor(1) as thread:
+        sending = [thread.submit(program.send, TrafficConfig(flows=400, seed=seed)) for seed in range(2, 8)]
+        for number in range(1, 7):
+            others = [log_to(tmp_path, "moving", f"moving-{number}")]
+            if number % 2:
+                others.append(log_to(tmp_path, "now-and-then", f"sometimes-{number}"))
+            put(path, text_of(tmp_path, ", ".join([always, *others]), rest))
+            program.process.send_signal(signal.SIGHUP)
+            program.wait_line("configuration_reloaded")
+    for each in sending:
+        each.result()
+
+    assert program.finish() == 0
+    assert "books_do_not_balance" not in program.text
+    moved = [row for number in range(7) for row in rows(tmp_path / f"moving-{number}.csv")]
+    everything = rows(tmp_path / "always.csv")
+    assert len(everything) >= 2000, program.text[-2500:]  # some flows of different seeds are the same
+    assert sorted(moved) == sorted(everything)
+    assert f"{len(everything):,} exported" in program.text

@@ -89,3 +89,13 @@ def test_every_row_leaves_once_in_order_within_its_schema(
         rows = [number for batch in out if batch.schema == schema for number in numbers_of(batch)]
         assert rows == sorted(rows)
     assert sorted(number for batch in out for number in numbers_of(batch)) == list(range(number))
+
+
+def test_after_a_change_batches_have_the_new_size_and_one_that_is_larger_already_takes_no_more() -> None:
+    batcher = Batcher(Batching(records=10, interval=60))
+    batcher.add(batch_of(1, 2, 3, 4), 0.0)
+    batcher.change(Batching(records=2, interval=5))
+
+    assert batcher.deadline == 5.0
+    assert [numbers_of(batch) for batch in batcher.add(batch_of(5, 6, 7), 1.0)] == [[1, 2, 3, 4], [5, 6]]
+    assert batcher.rows == 1

@@ -22,8 +22,10 @@ from pipeline_fakes import (
 
 from flowjoin._pipeline.health import HealthTable, State
 from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane_head import Part
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds
-from flowjoin.api import Batching, PermanentExportError, RetryableExportError
+from flowjoin._pipeline.lane_store import MemoryStore
+from flowjoin.api import Batching, ConfigError, PermanentExportError, RetryableExportError
 
 
 def sleep_for(seconds: float) -> Callable[[object], Awaitable[None]]:
@@ -693,3 +695,123 @@ def test_every_row_is_in_exactly_one_book_whatever_the_exporter_does(
         assert books.rows_in == number
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def replaced_by(bench: Bench, exporter: MemoryExporter, *, grace: float = 10) -> None:
+    bench.lane.replace(exporter.open, Batching(records=2), None, grace_seconds=grace)
+
+
+async def test_another_exporter_gets_what_is_held_and_what_comes_under_the_same_ids(autojump_clock, nursery) -> None:
+    old, new = MemoryExporter([None, RetryableExportError(retry_after=3600)]), MemoryExporter()
+    bench = Bench(old.open, batching=Batching(records=2))
+    nursery.start_soon(bench.lane.run)
+    bench.lane.offer(batch_of(1, 2, 3, 4, 5, 6))
+    await trio.sleep(1)
+    replaced_by(bench, new)
+    await trio.sleep(1)
+    bench.lane.offer(batch_of(7, 8))
+    await trio.sleep(1)
+
+    assert (old.rows, old.closed) == ([1, 2], 1)
+    assert [(id_, rows) for _, id_, rows in new.calls] == [
+        ("here/audit/3/2", [3, 4]),
+        ("here/audit/3/3", [5, 6]),
+        ("here/audit/3/4", [7, 8]),
+    ]
+    assert bench.books.delivered == 8
+    assert bench.state is State.OK
+    nursery.cancel_scope.cancel()
+
+
+async def test_an_export_under_way_gets_the_grace_time_and_then_the_batch_goes_to_the_new_exporter(
+    autojump_clock, nursery
+) -> None:
+    slow, stuck, new = MemoryExporter([sleep_for(5)]), MemoryExporter([sleep_for(5000)]), MemoryExporter()
+    for old in (slow, stuck):
+        bench = Bench(old.open, batching=Batching(records=2))
+        nursery.start_soon(bench.lane.run)
+        bench.lane.offer(batch_of(1, 2))
+        await trio.sleep(1)
+        replaced_by(bench, new)
+        await trio.sleep(20)
+        assert bench.books.delivered == 2
+        assert bench.books.held == 0
+    assert (slow.rows, stuck.rows, new.rows) == ([1, 2], [], [1, 2])
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_new_exporter_that_cannot_use_its_configuration_degrades_the_lane_only(autojump_clock, nursery) -> None:
+    @asynccontextmanager
+    async def refusing() -> AsyncIterator[Any]:
+        raise ConfigError("no such place")
+        yield
+
+    bench = Bench(MemoryExporter().open)
+    nursery.start_soon(bench.lane.run)
+    await trio.sleep(1)
+    bench.lane.replace(refusing, Batching(), None, grace_seconds=1)
+    await trio.sleep(100)
+
+    assert bench.state is State.DEGRADED
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_lane_that_is_closed_while_its_exporter_is_replaced_delivers_through_the_new_one(
+    autojump_clock, nursery
+) -> None:
+    old, new = MemoryExporter([RetryableExportError(retry_after=3600)]), MemoryExporter()
+    bench = Bench(old.open)
+    nursery.start_soon(bench.lane.run)
+    bench.lane.offer(batch_of(1, 2))
+    await trio.sleep(1)
+    replaced_by(bench, new)
+    bench.lane.close()
+    await bench.lane.wait_ended()
+
+    assert new.rows == [1, 2]
+
+
+@pytest.mark.parametrize("step", range(1, 40))
+async def test_a_replacement_cancelled_at_any_step_loses_no_row(autojump_clock, step: int) -> None:
+    old, new = MemoryExporter([sleep_for(1), sleep_for(5000)]), MemoryExporter([sleep_for(1)])
+    bench = Bench(old.open, batching=Batching(records=2))
+    with cancelled_at_step(step):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bench.lane.run)
+            bench.lane.offer(batch_of(1, 2, 3, 4))
+            await trio.sleep(2)
+            replaced_by(bench, new, grace=2)
+            await trio.sleep(10)
+            bench.lane.close()
+    books = bench.books
+    assert books.rows_in == books.delivered + books.held
+
+
+async def test_a_lane_that_is_closed_while_its_store_looks_for_a_part_delivers_what_it_holds(
+    autojump_clock, nursery
+) -> None:
+    exporter = MemoryExporter()
+    store = MemoryStore(Batching(records=10, interval=60), LaneBounds(), str)
+    begin = store.begin
+
+    async def begin_slowly(now: float, *, flush: bool = False) -> Part | None:
+        part = await begin(now, flush=flush)
+        await trio.sleep(1)
+        return part
+
+    store.begin = begin_slowly  # type: ignore[method-assign]
+    lane = Lane(
+        exporter.open,
+        Batching(),
+        identity=LaneIdentity(instance_id="here", lane="audit", epoch=3),
+        component=HealthTable(lambda: 1.0).add("exporters", "audit"),
+        log=MemoryLog(),
+        store=store,
+    )
+    nursery.start_soon(lane.run)
+    lane.offer(batch_of(1, 2))
+    await trio.sleep(0.5)
+    lane.close()
+    await lane.wait_ended()
+
+    assert exporter.rows == [1, 2]

@@ -8,6 +8,7 @@ from pipeline_fakes import MemoryExporter, MemoryLog, batch_of
 from flowjoin._pipeline.enrichment import Enrichment
 from flowjoin._pipeline.health import HealthTable
 from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane_keeper import LaneKeeper
 from flowjoin._pipeline.lane_queue import LaneBounds
 from flowjoin._pipeline.outlets import Outlets
 from flowjoin.api import Batching, RetryableExportError
@@ -95,4 +96,52 @@ async def test_patience_ends(autojump_clock, nursery) -> None:
 
     assert trio.current_time() == 20
     assert lane.books().dropped > 0
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_lane_is_due_what_went_on_while_it_was_there(autojump_clock, nursery) -> None:
+    exporters = {name: MemoryExporter() for name in ("stays", "goes", "comes")}
+    lanes = {name: lane_of(exporter, name, rows=100) for name, exporter in exporters.items()}
+    outlets = Outlets(Enrichment([], lambda *_: None), [lanes["stays"], lanes["goes"]])
+    health, log = HealthTable(lambda: 1.0), MemoryLog()
+    keeper = LaneKeeper(nursery, outlets, health, log)
+    keeper.start()
+    await deliver_all(outlets, 10)
+    keeper.take_out("goes", 5)
+    keeper.add(lanes["comes"])
+    await deliver_all(outlets, 4)
+    await keeper.wait_gone("goes")
+    await trio.sleep(2)
+
+    due, books = outlets.lane_books()
+    assert due == {"goes": 10, "stays": 14, "comes": 4}
+    assert {name: book.rows_in for name, book in books.items()} == due
+    assert {name: len(exporter.rows) for name, exporter in exporters.items()} == due
+    assert all(book.is_balanced and not book.held for book in books.values())
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_lane_in_memory_that_is_taken_out_has_the_grace_time_and_then_its_rows_are_dropped(
+    autojump_clock, nursery
+) -> None:
+    lane = lane_of(MemoryExporter([RetryableExportError()] * 1000), "dead")
+    outlets = Outlets(Enrichment([], lambda *_: None), [lane])
+    log = MemoryLog()
+    keeper = LaneKeeper(nursery, outlets, HealthTable(lambda: 1.0), log)
+    keeper.start()
+    await deliver_all(outlets, 4)
+    keeper.take_out("dead", 5)
+    await keeper.wait_gone("dead")
+
+    assert trio.current_time() == 5
+    book = outlets.lane_books()[1]["dead"]
+    assert (book.dropped, book.held, book.is_balanced) == (4, 0, True)
+    assert log.facts("exporter_taken_out") == [{"name": "dead", "rows_delivered": 0, "rows_dropped": 4}]
+    back = lane_of(MemoryExporter(), "dead")
+    keeper.add(back)
+    await deliver_all(outlets, 2)
+    await trio.sleep(2)
+    due, books = outlets.lane_books()
+    assert due == {"dead": 6}
+    assert (books["dead"].rows_in, books["dead"].delivered, books["dead"].is_balanced) == (6, 2, True)
     nursery.cancel_scope.cancel()

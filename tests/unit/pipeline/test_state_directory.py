@@ -116,3 +116,18 @@ def test_the_search_order_is_configured_then_systemds_then_the_usual_places(
 def test_a_directory_whose_name_the_system_cannot_write_is_unusable() -> None:
     with pytest.raises(ConfigError, match=r"stateDirectory: .*cannot be used: "), open_state(Path("/tmp/\ud800")):
         pass
+
+
+def test_the_next_epoch_of_a_run_is_on_the_disk_before_anything_has_it(tmp_path: Path) -> None:
+    with open_state(tmp_path) as state:
+        later = state.next_epoch()
+        assert (state.epoch, later.epoch) == (1, 2)
+        assert (tmp_path / "epoch").read_text() == "2\n"
+        assert later.instance_id == state.instance_id
+    with open_state(tmp_path) as state:
+        assert state.epoch == 3
+
+
+def test_without_a_directory_the_next_epoch_differs_too() -> None:
+    with open_state(None) as state:
+        assert state.next_epoch().epoch == state.epoch + 1

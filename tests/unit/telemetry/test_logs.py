@@ -187,3 +187,24 @@ def test_whatever_a_plugin_logs_is_one_line_and_valid_json(log_format: LogFormat
     assert "event" in line
     if log_format == "json":
         assert json.loads(line, parse_constant=pytest.fail)["event"] == "event"
+
+
+def test_loggers_handed_out_follow_a_change_of_level_and_form() -> None:
+    stream = io.StringIO()
+    logs = Logs(stream, log_format="console", level="warning")
+    logger = logs.logger(component="core").bind(name="one")
+    logger.info("unheard")
+    logs.change("info", "json")
+    logger.info("heard")
+
+    assert json.loads(stream.getvalue())["event"] == "heard"
+
+
+def test_an_answer_to_an_operator_is_never_suppressed() -> None:
+    stream = io.StringIO()
+    logger = Logs(stream, clock=lambda: 0.0).logger(is_answer=True)
+    for _ in range(3):
+        logger.info("configuration_unchanged")
+
+    assert stream.getvalue().count("configuration_unchanged") == 3
+    assert "is_answer" not in stream.getvalue()

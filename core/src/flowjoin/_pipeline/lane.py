@@ -217,12 +217,13 @@ class Lane:
             self._component.opened()
         while self._successor is None:
             await trio.lowlevel.checkpoint()
-            part = await self._store.begin(self._clock(), flush=self._is_closing)
+            is_last = self._is_closing  # it may be closed while the store looks
+            part = await self._store.begin(self._clock(), flush=is_last)
             if part is not None:
                 await self._attempt(exporter, part)
-            elif self._is_closing:
+            elif is_last:
                 return
-            elif self._successor is None:
+            elif self._successor is None and not self._is_closing:
                 await self._wait_for_rows()
 
     async def _attempt(self, exporter: Exporter, part: Part) -> None:
