@@ -1,0 +1,24 @@
+"""Builds the compiled kernel where there is a compiler; without one the plain-Python kernel is all there is."""
+
+import os
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+extensions = cythonize(
+    [
+        Extension(
+            "flowjoin._kernel._compiled",
+            ["src/flowjoin/_kernel/_compiled.pyx"],
+            include_dirs=["src/flowjoin/_kernel"],
+            depends=["src/flowjoin/_kernel/compiled/octets.h"],
+            extra_compile_args=["-O3", *os.environ.get("FLOWJOIN_CFLAGS", "").split()],
+            extra_link_args=os.environ.get("FLOWJOIN_LDFLAGS", "").split(),
+        )
+    ],
+    build_dir="build",
+)
+for extension in extensions:
+    extension.optional = True  # here: cythonize makes extensions anew, without it
+
+setup(ext_modules=extensions)
