@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from compiled_kernel import require_compiled_kernel
 from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).parents[1]
@@ -25,6 +26,16 @@ def _installed_by_setup() -> set[str]:
     """The programs that .ci/setup says are there."""
     listing = Path(os.environ.get("FLOWJOIN_INSTALLED", REPOSITORY / ".ci" / "installed"))
     return set(listing.read_text(encoding="utf-8").split()) if listing.exists() else set()
+
+
+@pytest.fixture(params=["python", "compiled"])
+def kernel_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test with either form of the kernel."""
+    form: str = request.param
+    if form == "compiled":
+        require_compiled_kernel()
+    monkeypatch.setenv("FLOWJOIN_KERNEL", form)
+    return form
 
 
 @pytest.fixture(scope="session")

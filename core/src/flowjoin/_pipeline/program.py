@@ -12,7 +12,7 @@ import trio
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig
 from flowjoin._pipeline.assembly import assemble
-from flowjoin._pipeline.kernel_factory import make_kernel
+from flowjoin._pipeline.kernel_factory import form_of, make_kernel
 from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
 from flowjoin._telemetry.logs import Logs
@@ -39,10 +39,17 @@ def run_program(
     directory = find_directory(bound.config.state_directory, environment)
     with open_state(directory) as state:
         log = logs.logger(component="core")
-        log.info("starting", version=__version__, instance=state.instance_id, epoch=state.epoch)
+        form = environment.get("FLOWJOIN_KERNEL", "auto")
+        log.info(
+            "starting",
+            version=__version__,
+            kernel=form_of(bound, form),
+            instance=state.instance_id,
+            epoch=state.epoch,
+        )
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
-        outcome = trio.run(_main, bound, state, logs, environment.get("FLOWJOIN_KERNEL", "auto"), companions)
+        outcome = trio.run(_main, bound, state, logs, form, companions)
         for problem in outcome.books.imbalances():
             log.error("books_do_not_balance", problem=problem)
         logs.report_suppressed(everything=True)
