@@ -5,16 +5,20 @@ import os
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
+COMPILE = ["-O3", *os.environ.get("FLOWJOIN_CFLAGS", "").split()]
+LINK = os.environ.get("FLOWJOIN_LDFLAGS", "").split()
+
 extensions = cythonize(
     [
         Extension(
-            "flowjoin._kernel._compiled",
-            ["src/flowjoin/_kernel/_compiled.pyx"],
+            f"flowjoin.{name}",
+            [f"src/flowjoin/{name.replace('.', '/')}.pyx"],
             include_dirs=["src/flowjoin/_kernel"],
             depends=["src/flowjoin/_kernel/compiled/octets.h"],
-            extra_compile_args=["-O3", *os.environ.get("FLOWJOIN_CFLAGS", "").split()],
-            extra_link_args=os.environ.get("FLOWJOIN_LDFLAGS", "").split(),
+            extra_compile_args=COMPILE,
+            extra_link_args=LINK,
         )
+        for name in ("_kernel._compiled", "_collector._recvmmsg")
     ],
     build_dir="build",
 )

@@ -16,6 +16,7 @@ from typing import Any, Final
 import trio
 
 from flowjoin._collector.config import CollectorAddress, CollectorConfig
+from flowjoin._collector.datagrams import datagram_reader
 from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
 from flowjoin._collector.peers import PeerSessions
@@ -26,8 +27,6 @@ from flowjoin._model.transport_session import TransportSession
 
 __all__ = ["UdpCollectingProcess"]
 
-# One octet more than any UDP payload can have, so that none is ever cut.
-_BUFFER_OCTETS: Final = 65536
 _LEAST_BUDGET: Final = 8
 _REOPEN_AFTER: Final = 0.1
 _REOPEN_AT_MOST: Final = 5.0
@@ -42,8 +41,6 @@ class UdpCollectingProcess:
         self._intake = intake
         self._socket = bound
         self.address: Final = bound_address(bound)
-        self._buffer = bytearray(_BUFFER_OCTETS)
-        self._view = memoryview(self._buffer)
         self._budget = config.limits.datagrams_per_wakeup
         self._counters = CollectorCounters()
         self._receiving = trio.CancelScope()
@@ -55,6 +52,7 @@ class UdpCollectingProcess:
             period=config.limits.idle_timeout,
             now=now,
         )
+        self._reader = datagram_reader(self._peers)
 
     def configure(self) -> None:
         """Ask for room in the kernel, and say what was granted."""
@@ -96,24 +94,9 @@ class UdpCollectingProcess:
         """Read up to the budget and hand it over; gives how many datagrams were read, and the socket's error."""
         began = trio.current_time()
         self._peers.advance(began)
-        messages: list[bytes | memoryview] = []
-        sessions: list[TransportSession] = []
-        read, error = 0, None
-        while read < self._budget:
-            try:
-                length, address = self._socket.recvfrom_into(self._buffer)
-            except BlockingIOError:
-                break  # that was all of it
-            except OSError as exc:
-                error = exc
-                break
-            read += 1
-            session = self._peers.session_of(address)
-            if session is None:
-                self._refuse(address)
-                continue
-            messages.append(bytes(self._view[:length]))
-            sessions.append(session)
+        read, messages, sessions, refused, error = self._reader.receive(self._socket, self._budget)
+        for address in refused:
+            self._refuse(address)
         if messages:
             self._hand_over(messages, sessions, began)
         if read == self._budget:
