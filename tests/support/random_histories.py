@@ -162,12 +162,12 @@ class History:
         sets = [struct.pack(">HH", 2, 4 + len(body)) + body]
         if self.random.random() < 0.3:
             sets.append(self.data_set(session, domain, template_id))
-        if self.random.random() < 0.05:  # an Options Template in its place
-            body = struct.pack(">HHHHHHH", template_id, 2, 1, 143, 4, 41, 8)
+        if self.random.random() < 0.1:  # an Options Template in its place, which says when the exporter started
+            body = struct.pack(">HHHHHHH", template_id, 2, 1, 143, 4, 160, 8)
             sets = [struct.pack(">HH", 3, 4 + len(body)) + body]
             self.templates[session, domain, template_id] = [
                 (REGISTRY.by_name("meteringProcessId"), 4),
-                (REGISTRY.by_name("exportedMessageTotalCount"), 8),
+                (REGISTRY.by_name("systemInitTimeMilliseconds"), 8),
             ]
         self.deliver(session, domain, sets, 0)
 

@@ -10,15 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from flowjoin import __version__
-from flowjoin._cli.commands import COMMANDS, Command, CommandError
+from flowjoin._cli.commands import COMMANDS, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNUSABLE, Command, CommandError
 from flowjoin._cli.printable import printable
 from flowjoin._model.errors import BindError, ConfigError, DestinationError, PluginError
 
 __all__ = ["main"]
 
-_EXIT_FAILED: Final = 1
-_EXIT_UNUSABLE: Final = 2
-_EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell expects
 _EXPECTED: Final = (CommandError, ConfigError, PluginError, BindError, DestinationError, KeyboardInterrupt)
 
 
@@ -97,11 +94,11 @@ def _leaves(exc: BaseException) -> Iterator[BaseException]:
 def _conclude(exc: BaseException) -> int:
     """Say what happened; gives the exit code."""
     if isinstance(exc, KeyboardInterrupt):
-        return _EXIT_INTERRUPTED
+        return EXIT_INTERRUPTED
     print(f"flowjoin: {printable(str(exc))}", file=sys.stderr)
     if isinstance(exc, CommandError):
         return exc.exit_code
-    return _EXIT_FAILED if isinstance(exc, BindError | DestinationError) else _EXIT_UNUSABLE
+    return EXIT_FAILED if isinstance(exc, BindError | DestinationError) else EXIT_UNUSABLE
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from flowjoin._kernel.init_times import InitTimes
 from flowjoin._kernel.interface import CompilePlan, KernelStatistics
 from flowjoin._kernel.tally import Tally
 from flowjoin._model.plan import Plan
@@ -36,10 +37,15 @@ _MAXIMUM_PLANS = 4_096  # distinct Templates; beyond it all are compiled anew as
 
 @dataclass(frozen=True, slots=True)
 class DataSet(Generic[RowsT]):
-    """Records about flows, and what was compiled for their Template."""
+    """Records about flows, what was compiled for their Template, and what was told about their original exporter.
+
+    Attributes:
+        init_time: when it started, as an earlier options record of the session and domain says; 0 without one.
+    """
 
     received: DataSetReceived
     rows: RowsT
+    init_time: int = 0
 
 
 class Notices:
@@ -79,6 +85,7 @@ class Intake(Generic[RowsT]):
         self._tally = tally
         self._rows: dict[Template, RowsT | None] = {}  # sessions with equal Templates share it
         self._rows_by_identity: dict[int, tuple[Template, RowsT | None]] = {}  # hashing a Template takes long
+        self._init_times = InitTimes()
         self._messages = 0
         self._octets = 0
         self._templates = 0
@@ -103,9 +110,10 @@ class Intake(Generic[RowsT]):
                     rows = self.rows_of(event.template)
                     if rows is None:
                         self._option_records += len(event.records)
+                        self._init_times.note(session, event)
                     elif event.records:
                         self._tally.records_received += len(event.records)
-                        data_sets.append(DataSet(event, rows))
+                        data_sets.append(DataSet(event, rows, self._init_times.of(session, domain)))
                 case MessageReceived():
                     self._messages += 1
                     domain = event.header.observation_domain_id
@@ -134,10 +142,14 @@ class Intake(Generic[RowsT]):
     def close_session(self, session: TransportSession) -> None:
         """Forget a session."""
         self._decoder.close_session(session)
+        self._init_times.forget(session)
 
     def tick(self, now: float) -> list[TransportSession]:
         """Expire Templates and silent sessions."""
-        return self._decoder.expire(now)
+        silent = self._decoder.expire(now)
+        for session in silent:
+            self._init_times.forget(session)
+        return silent
 
     def statistics(self, *, held: int, waiting: int, strings_dropped: int) -> KernelStatistics:
         """The snapshot of these counters and the tally's."""
@@ -172,6 +184,10 @@ class Intake(Generic[RowsT]):
             strings_dropped=strings_dropped,
             http_vals_replaced=tally.http_vals_replaced,
         )
+
+    def init_time_of(self, session: TransportSession, domain: int) -> int:
+        """When a session's original exporter started, as an options record of the domain said; 0 without one."""
+        return self._init_times.of(session, domain)
 
     def count(self, messages: int, octets: int, sequence_lost: int) -> None:
         """Count Messages that were read elsewhere."""

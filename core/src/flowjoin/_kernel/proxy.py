@@ -196,14 +196,16 @@ class ProxyKernel:
             add_bounded(self._tally.elements_dropped, rows.dropped, len(received.records))
         peer = self._exporters.of_session(session)
         for record in received.records:
-            cause = self._add(record, rows, received.header, peer)
+            cause = self._add(record, rows, received.header, peer, data_set.init_time)
             if cause is not None:
                 self._tally.reject(cause)
             else:
                 self._tally.records_created += 1
                 self._tally.flows_created += 1
 
-    def _add(self, record: Row, rows: _Rows, header: MessageHeader, peer: tuple[bytes, bytes]) -> str | None:
+    def _add(
+        self, record: Row, rows: _Rows, header: MessageHeader, peer: tuple[bytes, bytes], init_time: int
+    ) -> str | None:
         """Let a record's row wait; why not, if it cannot."""
         present = [family for family in _FAMILIES if any(any(record[at]) for at in rows.addresses[family])]
         if not present:  # addresses that are all zero are addresses, if there are no others
@@ -212,24 +214,30 @@ class ProxyKernel:
             return "address_mixed"
         if not present or present[0] not in rows.of_family:
             return "address_absent"
-        start = rows.times.start(record, header)
+        start = rows.times.start(record, header, init_time)
         if start is None and "flowStartSeconds" not in rows.has:
             return "time_absent"
         if len(self._waiting) >= MAXIMUM_DEPARTED:
             return "table_full"
         compiled = rows.of_family[present[0]]
-        self._waiting.append((compiled.schema, self._complete(record, rows, compiled, header, peer)))
+        self._waiting.append((compiled.schema, self._complete(record, rows, compiled, header, peer, init_time)))
         return None
 
     def _complete(
-        self, record: Row, rows: _Rows, compiled: _OfFamily, header: MessageHeader, peer: tuple[bytes, bytes]
+        self,
+        record: Row,
+        rows: _Rows,
+        compiled: _OfFamily,
+        header: MessageHeader,
+        peer: tuple[bytes, bytes],
+        init_time: int,
     ) -> Row:
         """The row, with what the record leaves to us."""
         row: list[Any] = list(compiled.read(record))
         at = compiled.at
         for name, read in (("flowStartSeconds", rows.times.start), ("flowEndSeconds", rows.times.end)):
             if name not in rows.has:
-                row[at[name]] = min((read(record, header) or 0) // 1000, _LAST_SECOND)
+                row[at[name]] = min((read(record, header, init_time) or 0) // 1000, _LAST_SECOND)
         row[at["clusterId"]] = row[at["clusterId"]] or self._cluster_id
         if "originalObservationDomainId" not in rows.has:
             row[at["originalObservationDomainId"]] = header.observation_domain_id

@@ -243,10 +243,7 @@ class PythonKernel:
             peer = self._exporters.of_session(session)
             for record in records:
                 family = _family_of(record, rows)
-                of_family = rows.plain[family]
-                if of_family.absent:
-                    add_bounded(self._tally.elements_absent, of_family.absent, 1)
-                self._plain[family].merge(record, of_family, header, peer, now)
+                self._plain[family].merge(record, rows.plain[family], header, peer, now, init_time=data_set.init_time)
             return
         for record in records:
             family = _family_of(record, rows)

@@ -19,6 +19,7 @@ from flowjoin._model.transport_session import TransportSession
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.enrichment import EnricherSlot, Enrichment
 from flowjoin._pipeline.health import HealthTable
+from flowjoin._pipeline.intake_gate import IntakeGate
 from flowjoin._pipeline.lane import Lane, LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBounds
 from flowjoin._pipeline.lookups import Lookups, LookupSlot
@@ -44,6 +45,7 @@ class Pipeline:
     """All stages from the kernel to the lanes, connected.
 
     Attributes:
+        gate: what connections wait at while rows wait that should leave first.
         collector_statistics: gives the snapshots of the collectors that are open.
     """
 
@@ -58,6 +60,7 @@ class Pipeline:
     metrics: Metrics
     logs: Logs
     log: Logger
+    gate: IntakeGate
     collector_statistics: Callable[[], Sequence[CollectorStatistics]] = tuple
 
     def ingest(
@@ -75,6 +78,7 @@ class Pipeline:
                 observation_domain_id=domain,
             )
         if result.is_due:
+            self.gate.close()
             self.aggregation.wake()
         return result
 
@@ -140,9 +144,18 @@ class _Assembly:
             Enrichment(enrichers, self.kernel.store_enriched), lanes, is_replay=is_replay, clock=self.clock
         )
         sources = () if is_replay else self._sources(health, registry_of_lookups, outlets)
+        gate = IntakeGate()
+
+        def open_gate(now: float) -> None:
+            if not self.kernel.ingest((), (), now).is_due:  # it takes nothing in, and says whether too many rows wait
+                gate.open()
+
+        aggregation = Aggregation(
+            self.kernel, outlets.deliver, outlets.wait_room, clock=self.clock, after_slice=open_gate
+        )
         pipeline = Pipeline(
             kernel=self.kernel,
-            aggregation=Aggregation(self.kernel, outlets.deliver, outlets.wait_room, clock=self.clock),
+            aggregation=aggregation,
             outlets=outlets,
             lanes=lanes,
             enrichers=enrichers,
@@ -152,6 +165,7 @@ class _Assembly:
             metrics=self.metrics,
             logs=self.logs,
             log=self.logs.logger(component="core"),
+            gate=gate,
         )
         self.metrics.watch(lambda: pipeline_metrics(pipeline.books(), health.snapshot(), self.logs.lost))
         return pipeline

@@ -110,6 +110,7 @@ async def run_pipeline(
                         each,
                         ingest=pipeline.ingest,
                         close_session=pipeline.kernel.close_session,
+                        wait_until_ready=pipeline.gate.wait_open,
                         log=pipeline.logs.logger(component="collectors", name=f"{each.protocol} {each.address}"),
                     )
                 )

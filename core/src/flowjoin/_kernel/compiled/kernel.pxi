@@ -51,6 +51,7 @@ cdef class Session:
     cdef double last_end
     cdef object peer
     cdef Header header
+    cdef bint has_init_time  # the header's, for its domain
 
     def __cinit__(self, state):
         self.state = state
@@ -60,6 +61,7 @@ cdef class Session:
         """The decoder may have changed what the session has."""
         self.templates.clear()
         self.last = None
+        self.has_init_time = False
 
 
 @cython.final
@@ -217,7 +219,9 @@ cdef class CompiledKernel:
         known.state.last_message = now
         self.follow_sequence(known, domain, wire32(data + 8), <uint32_t>records)
         known.header.export_time = wire32(data + 4)
-        known.header.domain = domain
+        if known.header.domain != domain:
+            known.header.domain = domain
+            known.has_init_time = False
         for number in range(set_count):
             if sets[number].count:
                 self.merge_octets(<Compiled>sets[number].template, data, &sets[number], known, session, now)
@@ -290,6 +294,9 @@ cdef class CompiledKernel:
             return 0
         if known.peer is None:
             known.peer = self.peer_of(session, &known.header)
+        if not known.has_init_time:
+            known.header.init_time = self.intake.init_time_of(session, known.header.domain)
+            known.has_init_time = True
         for number in range(data_set.count):
             at = rows.read(at, known.header.export_time)
             self.plain.merge(rows, &known.header, now)
@@ -322,6 +329,7 @@ cdef class CompiledKernel:
             return 0
         header.export_time = received.header.export_time
         header.domain = received.header.observation_domain_id
+        header.init_time = data_set.init_time
         self.peer_of(session, &header)
         for record in records:
             rows = rows_of_record(template, <tuple>record)
@@ -343,19 +351,20 @@ cdef class CompiledKernel:
         return 0
 
     cdef int tell_absent(self, Compiled template, Rows rows, bint at_once) except -1:
-        if not rows.absent:
-            rows.absent_count = 0
-        elif rows.absent_count and (at_once or not rows.absent_told):
-            rows.absent_told = True
-            add_bounded(self.tally.elements_absent, rows.absent, rows.absent_count)
-            rows.absent_count = 0
+        cdef int has_init_time
+        for has_init_time in range(2):
+            if rows.absent_count[has_init_time] and (at_once or not rows.absent_told[has_init_time]):
+                rows.absent_told[has_init_time] = True
+                names = (<tuple>rows.absent)[has_init_time]
+                add_bounded(self.tally.elements_absent, names, rows.absent_count[has_init_time])
+                rows.absent_count[has_init_time] = 0
         if not rows.lacking_ports:
             rows.lacking_ports_count = 0
         elif rows.lacking_ports_count and (at_once or not rows.ports_told):
             rows.ports_told = True
             add_bounded(self.tally.elements_absent, rows.lacking_ports, rows.lacking_ports_count)
             rows.lacking_ports_count = 0
-        if rows.absent_count or rows.lacking_ports_count:
+        if rows.absent_count[0] or rows.absent_count[1] or rows.lacking_ports_count:
             self.enlist(template)
         return 0
 
@@ -399,7 +408,9 @@ cdef class CompiledKernel:
         )
         if is_plain:
             told = self.plain_flows[family].compile(plan)
-            rows.absent, rows.lacking_ports = told.absent, told.lacking_ports
+            times = told.times
+            rows.absent = ((*told.absent, *times.absent), (*told.absent, *times.absent_with_init_time))
+            rows.lacking_ports = told.lacking_ports
         return rows
 
     def close_session(self, session):

@@ -10,13 +10,16 @@ cdef enum:
 cdef uint64_t LATEST = 0xFFFFFFFFFFFFFFFF
 
 cdef struct Header:  # of the Message, and who sent it
+    uint64_t init_time  # when the original exporter started, as an options record said; 0 without one
     uint32_t export_time
     uint32_t domain
     uint8_t peer_ipv4[4]
     uint8_t peer_ipv6[16]
 
 
-cdef inline bint time_of(Rows rows, int first, int uptime, int before_export, uint32_t export_time, uint64_t* told) noexcept:
+cdef inline bint time_of(
+    Rows rows, int first, int uptime, int before_export, const Header* header, uint64_t* told
+) noexcept:
     """The start or the end of a row in milliseconds; False if the record does not tell it."""
     cdef uint64_t value, init
     cdef int64_t exported
@@ -26,13 +29,13 @@ cdef inline bint time_of(Rows rows, int first, int uptime, int before_export, ui
         if value:
             told[0] = value // TIME_SCALES[at] if TIME_SCALES[at] else value * 1000
             return True
-    init = rows.registers[INIT_TIME]
-    if rows.has_init_time and rows.has_time[uptime] and init:
+    init = rows.registers[INIT_TIME] if rows.registers[INIT_TIME] else header.init_time  # what the record says wins
+    if init and rows.has_time[uptime]:
         value = init + rows.registers[uptime]
         told[0] = value if value >= init else LATEST
         return True
     if rows.has_time[before_export]:  # an offset of 0 is one
-        exported = <int64_t>export_time * 1_000_000 - <int64_t>rows.registers[before_export]
+        exported = <int64_t>header.export_time * 1_000_000 - <int64_t>rows.registers[before_export]
         told[0] = <uint64_t>exported // 1000 if exported > 0 else 0
         return True
     return False
@@ -48,11 +51,11 @@ cdef class Plain:
         self.table = table
         self.strings = table.strings
 
-    cdef bint times(self, Rows rows, uint32_t export_time, uint64_t* start, uint64_t* end) noexcept:
+    cdef bint times(self, Rows rows, const Header* header, uint64_t* start, uint64_t* end) noexcept:
         """Start and end; whether the record said that it ended before it began."""
-        cdef bint has_start = time_of(rows, START_NANOSECONDS, START_UPTIME, START_BEFORE_EXPORT, export_time, start)
-        cdef bint has_end = time_of(rows, END_NANOSECONDS, END_UPTIME, END_BEFORE_EXPORT, export_time, end)
-        cdef uint64_t exported = <uint64_t>export_time * 1000
+        cdef bint has_start = time_of(rows, START_NANOSECONDS, START_UPTIME, START_BEFORE_EXPORT, header, start)
+        cdef bint has_end = time_of(rows, END_NANOSECONDS, END_UPTIME, END_BEFORE_EXPORT, header, end)
+        cdef uint64_t exported = <uint64_t>header.export_time * 1000
         if not has_start:
             if not has_end:
                 end[0] = exported
@@ -66,7 +69,7 @@ cdef class Plain:
             return True
         return False
 
-    cdef int merge(self, Rows rows, const Header* header, double now) except -1:
+    cdef int merge(self, Rows rows, Header* header, double now) except -1:
         """Merge a row: create its flow, or change it."""
         cdef Layout layout = rows.layout
         cdef Table table = self.table
@@ -82,7 +85,7 @@ cdef class Plain:
         cdef Flow* flow
         if protocol != ICMP and protocol != ICMP_IPV6:
             rows.lacking_ports_count += 1
-        rows.absent_count += 1
+        rows.absent_count[header.init_time != 0] += 1
         if rows.has_icmp:
             icmp = load16(row + layout.icmp)
         else:
@@ -104,7 +107,7 @@ cdef class Plain:
         store32(key + 2 * size + 21, wire32(&domain))
         store32(key + 2 * size + 25, wire32(row + layout.interface))
         store16(key + 2 * size + 29, wire16(&icmp))
-        self.times_clamped += self.times(rows, header.export_time, &start, &end)
+        self.times_clamped += self.times(rows, header, &start, &end)
 
         hash = table.hash_key(key, layout.key_size)
         handle = table.find(key, layout, hash)

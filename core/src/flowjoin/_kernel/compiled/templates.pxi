@@ -115,16 +115,16 @@ cdef class Rows:
     cdef uint32_t maximum_count
     cdef bint has_http_vals
     # of plain flows
-    cdef bint has_icmp, has_domain, has_init_time
+    cdef bint has_icmp, has_domain
     cdef bint has_delta[4]
     cdef bint has_total[4]
     cdef bint has_time[12]
-    cdef tuple absent
+    cdef tuple absent  # two: without and with a time at which the original exporter started
     cdef tuple lacking_ports
     # counted and not yet told, by name
-    cdef uint64_t absent_count
+    cdef uint64_t absent_count[2]
     cdef uint64_t lacking_ports_count
-    cdef bint absent_told
+    cdef bint absent_told[2]
     cdef bint ports_told
 
     def __cinit__(self, Layout layout, template, dict positions, rules, defaults):
@@ -189,7 +189,6 @@ cdef class Rows:
         if layout.is_plain:
             self.has_icmp = of_family("icmpTypeCodeIPv4", layout.schema.family) in positions
             self.has_domain = "originalObservationDomainId" in positions
-            self.has_init_time = "systemInitTimeMilliseconds" in positions
             for at, name in enumerate(PLAIN_DELTAS):
                 self.has_delta[<int>at] = name in positions
             for at, name in enumerate(PLAIN_TOTALS):
