@@ -77,7 +77,10 @@ class Traffic:
             "destinationIPv6Address": "2001:db8::7",
         }
         side = "destination" if half else "source"
-        record |= {f"{side}PodName": f"deployment-{pod}-7d9f{pod % 97:02x}-{pod % 89:05d}", f"{side}PodNamespace": namespace}
+        record |= {
+            f"{side}PodName": f"deployment-{pod}-7d9f{pod % 97:02x}-{pod % 89:05d}",
+            f"{side}PodNamespace": namespace,
+        }
         return data_set(self.names, record)[4:]
 
     def messages(self, first: int, last: int, end: int, halves: tuple[int, ...]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Both forms of the kernel, fed with the same history, give the same: batches, counters and deadlines, at every step."""
+"""Both forms of the kernel, fed with one history, give the same batches, counters and deadlines, at every step."""
 
 from __future__ import annotations
 

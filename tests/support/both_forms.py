@@ -20,13 +20,13 @@ __all__ = ["BothForms", "contents"]
 
 def contents(batch: FlowBatch) -> dict[str, Any]:
     """Everything that is in a batch, octet by octet."""
-    columns = {}
+    columns: dict[str, tuple[Any, ...]] = {}
     for element in batch.schema.elements:
         column = batch.column(element.name)
         if isinstance(column, DictionaryColumn):
             columns[element.name] = (type(column), column.codes.tobytes(), column.dictionary)
         else:
-            columns[element.name] = (type(column), column.buffer.tobytes(), ())  # type: ignore[union-attr]
+            columns[element.name] = (type(column), column.buffer.tobytes(), ())
     return {
         "schema": batch.schema,
         "is_first_export": batch.is_first_export,

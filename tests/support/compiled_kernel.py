@@ -20,5 +20,7 @@ def require_compiled_kernel() -> None:
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     if shutil.which(compiler) is not None and has_headers:
-        pytest.fail(f"{compiler} and Python's headers are here, and the compiled kernel was not built: pip install ./core")
+        pytest.fail(
+            f"{compiler} and Python's headers are here, and the compiled kernel was not built: pip install ./core"
+        )
     pytest.skip("the compiled kernel was not built: no C compiler, or no Python headers")

@@ -1,4 +1,4 @@
-"""Random histories of a kernel: Templates redefined, families mixed, halves in any order, clocks, limits, hostile octets.
+"""Random histories of a kernel: Templates redefined, families mixed, halves in any order, clocks, limits, damage.
 
 Values come from small sets, so that flows meet, strings repeat and tables are full.
 """
@@ -110,7 +110,7 @@ class History:
     """One history: the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)  # noqa: S311 - a test's history
+        self.random = random.Random(seed)
         self.now = 0.0
         self.is_enriched = self.random.random() < 0.4
         choose = self.random.choice
@@ -182,12 +182,14 @@ class History:
         elif kind < 0.9:  # like a router's
             names = [*addresses, *self.random.sample(COUNTERS, self.random.randrange(5)), "protocolIdentifier"]
             names += self.random.sample(TIMES, self.random.randrange(4))
-            names += self.random.sample(ALIASES, self.random.randrange(2)) + ["tcpControlBits", "ingressInterface"]
+            names += [*self.random.sample(ALIASES, self.random.randrange(2)), "tcpControlBits", "ingressInterface"]
         else:
             names = []
         names += self.random.sample(LIKELY, self.random.randrange(12))
         if chance() < 0.1:
-            names += [name.replace("IPv4", "IPvX").replace("IPv6", "IPv4").replace("IPvX", "IPv6") for name in addresses]
+            names += [
+                name.replace("IPv4", "IPvX").replace("IPv6", "IPv4").replace("IPvX", "IPv6") for name in addresses
+            ]
         if chance() < 0.2:
             del names[self.random.randrange(len(names) or 1) :][:1]
         if chance() < 0.3:
@@ -218,7 +220,9 @@ class History:
         if "Address" in name or name.startswith(("destinationCluster", "destinationService", "proxySnatIP")):
             return bytes(length) if self.random.random() < 0.2 else (b"\x0a" * length)[:-1] + bytes([choose([1, 2])])
         if data_type in (DataType.FLOAT32, DataType.FLOAT64) and length in (4, 8):
-            return struct.pack(">f" if length == 4 else ">d", choose([0.0, -0.0, 1.5, -2.0, float("nan"), float("inf")]))
+            return struct.pack(
+                ">f" if length == 4 else ">d", choose([0.0, -0.0, 1.5, -2.0, float("nan"), float("inf")])
+            )
         if name in SMALL:
             number = choose(SMALL[name])
         elif "Seconds" in name and "Milli" not in name and "Micro" not in name and "Nano" not in name:
@@ -226,7 +230,9 @@ class History:
         elif "Milliseconds" in name:
             number = choose(SECONDS) * 1000 + choose([0, 1])
         elif data_type in (DataType.DATE_TIME_MICROSECONDS, DataType.DATE_TIME_NANOSECONDS):
-            number = (choose([0, 2_208_988_800, 2_208_988_801, 3_908_988_800, 5]) << 32) + choose([0, 1, 2**31, 2**32 - 1])
+            number = (choose([0, 2_208_988_800, 2_208_988_801, 3_908_988_800, 5]) << 32) + choose(
+                [0, 1, 2**31, 2**32 - 1]
+            )
         elif self.random.random() < 0.5:
             number = choose([0, 1, 50, 100, 150, 1000, 5000])
         else:
@@ -280,7 +286,9 @@ class History:
             octets = bytearray(self.random.choice(self.sent))
             for _ in range(self.random.randrange(4)):
                 octets[self.random.randrange(len(octets))] = self.random.randrange(256)
-            messages.append(bytes(octets[: self.random.choice([len(octets)] * 4 + [self.random.randrange(len(octets))])]))
+            messages.append(
+                bytes(octets[: self.random.choice([len(octets)] * 4 + [self.random.randrange(len(octets))])])
+            )
             known = self.random.choice(SESSIONS)
             sessions.append(
                 TransportSession(
@@ -351,8 +359,12 @@ class History:
             "octetTotalCount": [1],
         }
         names = [name for name in gifts if name in batch.schema and name != "octetTotalCount"]
-        names = self.random.sample(names, min(len(names), 4)) + (["octetTotalCount"] if self.random.random() < 0.05 else [])
-        self.forms.store_enriched(batch, {name: [self.random.choice(gifts[name]) for _ in range(len(batch))] for name in names})
+        names = self.random.sample(names, min(len(names), 4)) + (
+            ["octetTotalCount"] if self.random.random() < 0.05 else []
+        )
+        self.forms.store_enriched(
+            batch, {name: [self.random.choice(gifts[name]) for _ in range(len(batch))] for name in names}
+        )
 
     def close(self) -> None:
         self.forms.close_session(self.random.choice(SESSIONS))

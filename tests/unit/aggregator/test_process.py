@@ -10,7 +10,6 @@ from pipeline_fakes import batch_of, cancelled_at_step, numbers_of
 from flowjoin._aggregator.process import Aggregation
 from flowjoin._model.flow_batch import FlowBatch
 
-
 FLOWS_PER_SLICE = 128
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from flowjoin._kernel.interface import CompilePlan, Kernel, KernelLimits
 from flowjoin._kernel.proxy import ProxyKernel
@@ -36,7 +36,20 @@ def kernel_form(wanted: str) -> KernelForm:
     raise ConfigError(f"FLOWJOIN_KERNEL={wanted}: no such form; use auto, compiled or python")
 
 
-def _compiled_kernel() -> type[Kernel] | None:
+class _MakeKernel(Protocol):
+    def __call__(
+        self,
+        *,
+        decoder: Decoder,
+        compile_plan: CompilePlan,
+        schemas: FlowSchemas,
+        limits: KernelLimits,
+        cluster_id: str = "",
+        is_enriched: bool = False,
+    ) -> Kernel: ...
+
+
+def _compiled_kernel() -> _MakeKernel | None:
     try:
         from flowjoin._kernel._compiled import CompiledKernel
     except ImportError:  # it was not built
@@ -77,7 +90,7 @@ def create_kernel(
         raise ConfigError("one flow at least must find room", path="limits.flows")
     if limits.active_timeout <= 0 or limits.idle_timeout <= 0:
         raise ConfigError("the timeouts of flows must be longer than nothing")
-    make: type[Kernel] = PythonKernel
+    make: _MakeKernel = PythonKernel
     if is_proxy:
         make = ProxyKernel
     elif taken == "compiled":
