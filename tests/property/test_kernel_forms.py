@@ -16,7 +16,7 @@ def _built() -> None:
     require_compiled_kernel()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**64 - 1))
 def test_any_history_is_the_same_in_both_forms(seed: int) -> None:
     History(seed).run(STEPS)
