@@ -18,7 +18,7 @@ extensions = cythonize(
             extra_compile_args=COMPILE,
             extra_link_args=LINK,
         )
-        for name in ("_kernel._compiled", "_collector._recvmmsg")
+        for name in ("_kernel._compiled", "_kernel._writers", "_collector._recvmmsg")
     ],
     build_dir="build",
 )

@@ -1,0 +1,197 @@
+"""Rows to octets: what each field of a row is made of, and the rows joined.
+
+Strategy: a format says once per batch what its rows consist of, one *piece* a field; then all rows are written
+in one go, by a loop over octets where the compiled part was built, else by joining lists. Texts are made once
+per distinct value; numbers and addresses have no Python object at all in the compiled form. Invariant: both
+forms write the same octets.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, repeat
+from typing import Final, TypeAlias
+
+from flowjoin._model.address_text import ipv4_text
+from flowjoin._model.columns import CodedValues, NumberColumn, PackedColumn
+
+__all__ = [
+    "Chosen",
+    "Constant",
+    "Decimal",
+    "Dotted",
+    "Fixed",
+    "NetworkOrder",
+    "Piece",
+    "chosen",
+    "rows_per_slice",
+    "write_rows",
+    "write_rows_plainly",
+]
+
+_INTEGERS: Final = frozenset("BHIQbhiq")
+_NUMBERS: Final = frozenset("BHIQbhiqfd")
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The same octets in every row."""
+
+    octets: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One of some octet strings, by code.
+
+    Attributes:
+        codes: one a row, format ``I``.
+        texts: what they stand for.
+    """
+
+    codes: memoryview
+    texts: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """An integer's decimal digits.
+
+    Attributes:
+        column: of integers or times.
+        prefix: written before them.
+    """
+
+    column: NumberColumn
+    prefix: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Dotted:
+    """An IPv4 address as text.
+
+    Attributes:
+        column: of IPv4 addresses.
+        prefix: written before it.
+        suffix: written behind it.
+        unset: written in the place of all three for 0.0.0.0; None for no such place.
+    """
+
+    column: PackedColumn
+    prefix: bytes = b""
+    suffix: bytes = b""
+    unset: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A fixed number of octets, as they are: addresses and octetArrays of fixed size."""
+
+    column: PackedColumn
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOrder:
+    """A number or time in its natural width, its highest octet first."""
+
+    column: NumberColumn
+
+
+Piece: TypeAlias = Constant | Chosen | Decimal | Dotted | Fixed | NetworkOrder
+
+
+def chosen(values: CodedValues, *, prefix: bytes = b"", suffix: bytes = b"") -> Chosen:
+    """The texts that ``FlowBatch.map_distinct`` gave, in UTF-8."""
+    return Chosen(values.codes, [prefix + str(text).encode() + suffix for text in values.dictionary])
+
+
+def rows_per_slice(rows_when_plain: int) -> int:
+    """How many rows take about as long as so many without the compiled part."""
+    return rows_when_plain if _compiled() is None else 16 * rows_when_plain
+
+
+def write_rows(pieces: Sequence[Piece], rows: int) -> tuple[bytes, array[int]]:
+    """All rows, one behind the other, and where each ends (format ``Q``).
+
+    Args:
+        pieces: what a row consists of, in order.
+        rows: how many; each piece has a value for each.
+
+    Raises:
+        ValueError: a piece of another length, or of a column that it cannot write.
+        IndexError: a code that stands for nothing.
+    """
+    for piece in pieces:
+        _check(piece, rows)
+    compiled = _compiled()
+    return write_rows_plainly(pieces, rows) if compiled is None else compiled(pieces, rows)
+
+
+def write_rows_plainly(pieces: Sequence[Piece], rows: int) -> tuple[bytes, array[int]]:
+    """As ``write_rows``, whose checks were made: the reference of the compiled form."""
+    if not pieces:
+        return b"", array("Q", bytes(8 * rows))
+    written = list(map(b"".join, zip(*(_texts(piece, rows) for piece in pieces), strict=True)))
+    return b"".join(written), array("Q", accumulate(map(len, written)))
+
+
+def _compiled() -> Callable[[Sequence[Piece], int], tuple[bytes, array[int]]] | None:
+    try:
+        from flowjoin._kernel._writers import write_rows as compiled
+    except ImportError:  # it was not built
+        return None
+    return compiled
+
+
+def _check(piece: Piece, rows: int) -> None:
+    match piece:
+        case Constant():
+            return
+        case Chosen(codes, _):
+            if codes.format != "I" or len(codes) != rows:
+                raise ValueError(f"{len(codes)} codes of format {codes.format!r} for {rows} rows")
+            return
+        case Decimal(column, _) | NetworkOrder(column):
+            form = column.buffer.format
+            if form not in (_INTEGERS if isinstance(piece, Decimal) else _NUMBERS):
+                raise ValueError(f"{column.element.name}: no number that can be written so")
+        case Dotted(packed):
+            if packed.width != 4:
+                raise ValueError(f"{packed.element.name}: no IPv4 addresses")
+        case Fixed():
+            pass
+    if len(piece.column) != rows:
+        raise ValueError(f"{piece.column.element.name}: {len(piece.column)} values for {rows} rows")
+
+
+def _texts(piece: Piece, rows: int) -> Iterable[bytes]:
+    match piece:
+        case Constant(octets):
+            return repeat(octets, rows)
+        case Chosen(codes, texts):
+            return map(texts.__getitem__, codes.tolist())
+        case Decimal(column, prefix):
+            return (b"%b%d" % (prefix, number) for number in column.buffer.tolist())
+        case Dotted(packed):
+            return _dotted(piece, _cut(packed))
+        case Fixed(packed):
+            return _cut(packed)
+        case NetworkOrder(column):
+            size = column.buffer.itemsize
+            octets = column.buffer.tobytes()
+            return (octets[at : at + size][::-1] for at in range(0, len(octets), size))
+
+
+def _cut(column: PackedColumn) -> Iterator[bytes]:
+    octets, width = column.buffer.tobytes(), column.width
+    return (octets[at : at + width] for at in range(0, len(octets), width))
+
+
+def _dotted(piece: Dotted, addresses: Iterable[bytes]) -> Iterator[bytes]:
+    for address in addresses:
+        if piece.unset is not None and not any(address):
+            yield piece.unset
+        else:
+            yield piece.prefix + ipv4_text(address).encode() + piece.suffix

@@ -1,0 +1,100 @@
+"""Rows of any pieces: the compiled writer gives what joining lists gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from compiled_kernel import require_compiled_kernel
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowjoin._kernel.row_writing import write_rows_plainly
+from flowjoin._model.column_building import column_of
+from flowjoin._model.information_element import DataType, ElementId, InformationElement
+from flowjoin.api.writers import Chosen, Constant, Decimal, Dotted, Fixed, NetworkOrder, Piece, write_rows
+
+INTEGERS = {
+    DataType.UNSIGNED8: (0, 2**8 - 1),
+    DataType.UNSIGNED16: (0, 2**16 - 1),
+    DataType.UNSIGNED32: (0, 2**32 - 1),
+    DataType.UNSIGNED64: (0, 2**64 - 1),
+    DataType.SIGNED8: (-(2**7), 2**7 - 1),
+    DataType.SIGNED16: (-(2**15), 2**15 - 1),
+    DataType.SIGNED32: (-(2**31), 2**31 - 1),
+    DataType.SIGNED64: (-(2**63), 2**63 - 1),
+    DataType.DATE_TIME_MILLISECONDS: (0, 2**64 - 1),
+}
+SHORT = st.binary(max_size=3)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _built() -> None:
+    require_compiled_kernel()
+
+
+def element(data_type: DataType, length: int = 0) -> InformationElement:
+    return InformationElement(name="any", element_id=ElementId(1), data_type=data_type, length=length)
+
+
+@st.composite
+def pieces(draw: st.DrawFn, rows: int) -> Piece:
+    def values(of: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(of, min_size=rows, max_size=rows))
+
+    kind = draw(st.sampled_from([Constant, Chosen, Decimal, Dotted, Fixed, NetworkOrder]))
+    if kind is Constant:
+        return Constant(draw(st.binary(max_size=300)))
+    if kind is Chosen:
+        texts = draw(st.lists(st.binary(max_size=3_000), min_size=1, max_size=5))
+        codes = bytes().join(code.to_bytes(4, "little") for code in values(st.integers(0, len(texts) - 1)))
+        return Chosen(memoryview(codes or bytes(4)).cast("I")[:rows], texts)
+    if kind is Dotted:
+        addresses = values(st.sampled_from(["0.0.0.0", "1.22.133.255", "10.0.0.9"]))
+        unset = draw(st.one_of(st.none(), SHORT))
+        return Dotted(column_of(element(DataType.IPV4_ADDRESS), addresses), draw(SHORT), draw(SHORT), unset)  # type: ignore[arg-type]
+    if kind is Fixed:
+        width = draw(st.integers(1, 20))
+        octets = values(st.binary(min_size=width, max_size=width))
+        return Fixed(column_of(element(DataType.OCTET_ARRAY, width), octets))  # type: ignore[arg-type]
+    if kind is NetworkOrder and draw(st.booleans()):
+        return NetworkOrder(column_of(element(DataType.FLOAT64), values(st.floats())))  # type: ignore[arg-type]
+    data_type = draw(st.sampled_from(list(INTEGERS)))
+    column: Any = column_of(element(data_type), values(st.integers(*INTEGERS[data_type])))
+    return Decimal(column, draw(SHORT)) if kind is Decimal else NetworkOrder(column)
+
+
+@given(st.integers(0, 40).flatmap(lambda rows: st.tuples(st.just(rows), st.lists(pieces(rows), max_size=8))))
+def test_both_writers_write_the_same(case: tuple[int, list[Piece]]) -> None:
+    rows, given_pieces = case
+    assert write_rows(given_pieces, rows) == write_rows_plainly(given_pieces, rows)
+
+
+def test_every_number_of_few_digits_and_every_power_of_ten_is_written_right() -> None:
+    numbers = [*range(20_000), *(10**power + more for power in range(5, 20) for more in (-1, 0, 1) if 10**power + more < 2**64)]
+    column: Any = column_of(element(DataType.UNSIGNED64), numbers)
+    octets, ends = write_rows([Decimal(column), Constant(b"\n")], len(numbers))
+    assert octets.decode().split() == list(map(str, numbers))
+    assert ends[-1] == len(octets)
+
+
+def test_a_code_that_stands_for_nothing_is_refused() -> None:
+    codes = memoryview((7).to_bytes(4, "little")).cast("I")
+    with pytest.raises(IndexError):
+        write_rows([Chosen(codes, [b"one"])], 1)
+
+
+def test_pieces_that_do_not_fit_are_refused() -> None:
+    column: Any = column_of(element(DataType.UNSIGNED8), [1, 2])
+    floats: Any = column_of(element(DataType.FLOAT32), [1.0])
+    wide: Any = column_of(element(DataType.IPV6_ADDRESS), ["::1"])
+    for piece, rows in (
+        (Decimal(column), 1),
+        (Decimal(floats), 1),
+        (Dotted(wide), 1),
+        (Fixed(wide), 2),
+        (Chosen(memoryview(bytes(8)).cast("I"), [b""]), 3),
+        (Chosen(memoryview(bytes(8)).cast("Q"), [b""]), 1),
+    ):
+        with pytest.raises(ValueError):
+            write_rows([piece], rows)
