@@ -47,7 +47,7 @@ def pieces(draw: st.DrawFn, rows: int) -> Piece:
         return Constant(draw(st.binary(max_size=300)))
     if kind is Chosen:
         texts = draw(st.lists(st.binary(max_size=3_000), min_size=1, max_size=5))
-        codes = bytes().join(code.to_bytes(4, "little") for code in values(st.integers(0, len(texts) - 1)))
+        codes = b"".join(code.to_bytes(4, "little") for code in values(st.integers(0, len(texts) - 1)))
         return Chosen(memoryview(codes or bytes(4)).cast("I")[:rows], texts)
     if kind is Dotted:
         addresses = values(st.sampled_from(["0.0.0.0", "1.22.133.255", "10.0.0.9"]))
@@ -71,7 +71,10 @@ def test_both_writers_write_the_same(case: tuple[int, list[Piece]]) -> None:
 
 
 def test_every_number_of_few_digits_and_every_power_of_ten_is_written_right() -> None:
-    numbers = [*range(20_000), *(10**power + more for power in range(5, 20) for more in (-1, 0, 1) if 10**power + more < 2**64)]
+    numbers = [
+        *range(20_000),
+        *(10**power + more for power in range(5, 20) for more in (-1, 0, 1) if 10**power + more < 2**64),
+    ]
     column: Any = column_of(element(DataType.UNSIGNED64), numbers)
     octets, ends = write_rows([Decimal(column), Constant(b"\n")], len(numbers))
     assert octets.decode().split() == list(map(str, numbers))

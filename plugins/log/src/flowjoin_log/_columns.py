@@ -14,8 +14,10 @@ from flowjoin.api import ConfigError, DataType, ElementRegistry, FlowBatch
 
 __all__ = [
     "ADDRESSES",
+    "FLOATS",
     "TICKS_PER_SECOND",
     "columns_of",
+    "cut_into_chunks",
     "cut_into_slices",
     "iso_time",
     "plain_text",
@@ -73,6 +75,7 @@ TICKS_PER_SECOND: Final = {
     DataType.DATE_TIME_MICROSECONDS: 10**6,
     DataType.DATE_TIME_NANOSECONDS: 10**9,
 }
+FLOATS: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
 _LATEST_SECOND: Final = 253_402_300_799  # 9999-12-31T23:59:59Z: a calendar with four digits ends there
 
 
@@ -101,6 +104,15 @@ def refuse_unknown_elements(names: Iterable[str], registry: ElementRegistry) -> 
 def cut_into_slices(batch: FlowBatch, rows: int) -> Iterable[FlowBatch]:
     """The batch in order, in batches of at most so many rows."""
     return (batch.slice(start, min(start + rows, len(batch))) for start in range(0, len(batch), rows))
+
+
+def cut_into_chunks(octets: bytes, ends: Sequence[int], rows: int) -> Iterable[bytes]:
+    """Written lines in order, at most so many at once: between two chunks a file may be rotated."""
+    start = 0
+    for last in range(rows, len(ends) + rows, rows):
+        end = ends[min(last, len(ends)) - 1]
+        yield octets[start:end]
+        start = end
 
 
 def iso_time(value: int, ticks_per_second: int) -> str:
