@@ -2,70 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import hand_made
 import pytest
 import trio
+from counting_plugin import CountingPlugins, assembled, bound, kernel_of
 from hand_made import data_set, message, template_set
 
-from flowjoin._collector.config import CollectorAddress
-from flowjoin._config.load import load_config
-from flowjoin._config.plugin_settings import bind_plugins
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._kernel import flow_table, proxy, python_kernel
-from flowjoin._model.flow_batch import FlowBatch
-from flowjoin._pipeline.assembly import assemble
-from flowjoin._pipeline.kernel_factory import make_kernel
 from flowjoin._pipeline.process import Outcome, Stop, run_pipeline
 from flowjoin._pipeline.state_directory import open_state
 from flowjoin._telemetry.logs import Logs
-from flowjoin._telemetry.metrics import Metrics
-from flowjoin.api import ExporterType
-from flowjoin.wire import default_registry
 
 pytestmark = pytest.mark.slow
 
 CONNECTIONS, MESSAGES, RECORDS = 24, 8, 50
 SENT = CONNECTIONS * MESSAGES * RECORDS
 NAMES = [name for name in hand_made.AGENT if hand_made.FIELDS[name][2]] + ["sourcePodName"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _NoSettings:
-    pass
-
-
-class _Counting:
-    rows = 0
-
-    async def export(self, batch: FlowBatch) -> None:
-        self.rows += len(batch)
-
-
-class _Plugins:
-    """Hands over one exporter, which counts."""
-
-    def __init__(self) -> None:
-        self.exporter = _Counting()
-
-    def exporter_type(self, name: str) -> ExporterType:
-        @asynccontextmanager
-        async def open_exporter(_settings: Any, _context: Any) -> AsyncIterator[_Counting]:
-            yield self.exporter
-
-        return ExporterType(name, _NoSettings, open_exporter, 1)
-
-    def source_type(self, _name: str) -> Any:
-        raise AssertionError("none is configured")
-
-    lookup_type = enricher_type = source_type
-
-    def extend_registry(self, registry: Any) -> Any:
-        return registry
 
 
 def _messages(connection: int) -> bytes:
@@ -88,14 +44,14 @@ async def test_nothing_is_refused_and_memory_is_bounded(tmp_path: Path, monkeypa
     monkeypatch.setattr(proxy, "MAXIMUM_DEPARTED", 2_000)
     monkeypatch.setattr(python_kernel, "DUE_ROWS", 200)
     monkeypatch.setattr(proxy, "DUE_ROWS", 200)
-    plugins = _Plugins()
+    plugins = CountingPlugins()
     text = f"mode: {mode}\nlimits: {{flows: 100}}\nexporters: [{{type: counting}}]\n"
     text += "collectors: [{protocol: tcp, address: '127.0.0.1:0'}]\n"
-    bound = bind_plugins(load_config(text), lambda _names: plugins, default_registry())
+    configured = bound(text, plugins)
     stop = Stop()
     outcomes: list[Outcome] = []
 
-    async def send(address: CollectorAddress, connection: int) -> None:
+    async def send(address: Endpoint, connection: int) -> None:
         async with await trio.open_tcp_stream(address.host, address.port) as stream:
             await stream.send_all(_messages(connection))
             await stream.send_eof()
@@ -109,17 +65,9 @@ async def test_nothing_is_refused_and_memory_is_bounded(tmp_path: Path, monkeypa
         stop.wish()
 
     with open_state(tmp_path / "state") as state, trio.fail_after(60), (tmp_path / "log").open("w") as log:
-        kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form="python")
-        pipeline = assemble(
-            bound,
-            kernel,
-            state=state,
-            logs=Logs(log, log_format="json", level="info", clock=trio.current_time),
-            metrics=Metrics(),
-            random=lambda: 1.0,
-            clock=trio.current_time,
-        )
-        outcomes.append(await run_pipeline(pipeline, bound.config, stop, companions=[companion]))
+        logs = Logs(log, log_format="json", level="info", clock=trio.current_time)
+        pipeline = assembled(configured, kernel_of(configured), state, logs)
+        outcomes.append(await run_pipeline(pipeline, configured.config, stop, companions=[companion]))
 
     (outcome,) = outcomes
     statistics = outcome.books.kernel

@@ -48,6 +48,8 @@ def pieces(draw: st.DrawFn, rows: int) -> Piece:
     if kind is Chosen:
         texts = draw(st.lists(st.binary(max_size=3_000), min_size=1, max_size=5))
         codes = b"".join(code.to_bytes(4, "little") for code in values(st.integers(0, len(texts) - 1)))
+        if draw(st.booleans()):
+            return Chosen(memoryview(codes[::4]), texts)
         return Chosen(memoryview(codes or bytes(4)).cast("I")[:rows], texts)
     if kind is Dotted:
         addresses = values(st.sampled_from(["0.0.0.0", "1.22.133.255", "10.0.0.9"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import time
@@ -57,8 +58,7 @@ def nfdump_reads(nfcapd: str, nfdump: str, folder: Path, datagrams: Sequence[byt
     try:
         _wait_for(lambda: _receive_queue(port) is not None)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for datagram in datagrams:
-                sender.sendto(datagram, ("127.0.0.1", port))
+            _send_all(sender, datagrams, port)
         _wait_for(lambda: _receive_queue(port) == 0)
     finally:
         process.terminate()  # it closes its file then
@@ -91,12 +91,51 @@ def nfdump_reads(nfcapd: str, nfdump: str, folder: Path, datagrams: Sequence[byt
     return ways
 
 
+def nfacctd_reads(nfacctd: str, folder: Path, datagrams: Sequence[bytes]) -> list[dict[str, object]]:
+    """What nfacctd makes of these datagrams: its JSON objects, one for each set of keys."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as finder:
+        finder.bind(("127.0.0.1", 0))
+        port = finder.getsockname()[1]
+    printed = folder / "nfacctd.json"
+    configuration = folder / "nfacctd.conf"
+    configuration.write_text(
+        f"""daemonize: false
+nfacctd_ip: 127.0.0.1
+nfacctd_port: {port}
+plugins: print
+print_output: json
+print_output_file: {printed}
+print_output_file_append: true
+print_refresh_time: 1
+aggregate: src_host, dst_host, src_port, dst_port, proto
+pidfile: {folder / "nfacctd.pid"}
+""",
+        encoding="utf-8",
+    )
+    log = folder / "nfacctd.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [nfacctd, "-f", str(configuration)], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    try:
+        # Its print plugin is a process of its own; what it is given before it has begun is lost at the end.
+        _wait_for(lambda: b"Purging cache - END" in log.read_bytes())
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            _send_all(sender, datagrams, port)
+        _wait_for(lambda: _receive_queue(port) == 0)
+    finally:
+        process.send_signal(signal.SIGINT)  # it writes what it holds; SIGTERM does not stop it
+        process.wait(PATIENCE)
+    return [json.loads(line) for line in printed.read_text(encoding="utf-8").splitlines()]
+
+
 def tshark_reads(tshark: str, folder: Path, datagrams: Sequence[bytes]) -> list[dict[str, bytes]]:
     """The data records in these datagrams: by tshark's names of the fields, their octets on the wire."""
     capture = folder / "exported.pcap"
     capture.write_bytes(pcap([(1_700_000_000 + n, ethernet(ipv4(udp(octets)))) for n, octets in enumerate(datagrams)]))
     printed = subprocess.run(
-        [tshark, "-r", str(capture), "-d", "udp.port==4739,cflow", "-T", "pdml"],
+        # By itself it reads Templates of up to 60 fields.
+        [tshark, "-r", str(capture), "-d", "udp.port==4739,cflow", "-o", "cflow.max_template_fields:0", "-T", "pdml"],
         check=True,
         capture_output=True,
         timeout=PATIENCE,
@@ -140,6 +179,14 @@ def _json_objects(text: str) -> Iterator[dict]:
 
 def _milliseconds(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _send_all(sender: socket.socket, datagrams: Sequence[bytes], port: int) -> None:
+    """A few at a time: a socket's default buffer holds about 90 of them."""
+    for number, datagram in enumerate(datagrams):
+        if number % 32 == 31:
+            _wait_for(lambda: _receive_queue(port) == 0)
+        sender.sendto(datagram, ("127.0.0.1", port))
 
 
 def _receive_queue(port: int) -> int | None:

@@ -53,13 +53,19 @@ def main(argv: Sequence[str] | None = None, *, commands: Sequence[Command] = COM
         return exc.code if isinstance(exc.code, int) else 0
     except (*_EXPECTED, BaseExceptionGroup) as exc:
         found = list(_leaves(exc))
+        if all(isinstance(leaf, BrokenPipeError) for leaf in found):
+            return _reader_has_enough()
         if not all(isinstance(leaf, _EXPECTED) for leaf in found):
             raise  # a bug: its traceback is what is needed
         return min([_conclude(leaf) for leaf in found])  # a failed run says more than a refused one
     except BrokenPipeError:
-        # whoever reads our output has enough; Python flushes at exit and must not meet the closed pipe again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _reader_has_enough()
+
+
+def _reader_has_enough() -> int:
+    # Python flushes at exit and must not meet the closed pipe again
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _run(argv: list[str], commands: Sequence[Command]) -> int:

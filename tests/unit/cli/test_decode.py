@@ -174,7 +174,7 @@ def test_standard_input_is_read(capsys: pytest.CaptureFixture[str], monkeypatch:
 
 def test_a_capture_without_messages_says_what_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "other.pcap"
-    path.write_bytes(pcap([(0.0, ethernet(ipv4(udp(b"dns")))), (0.0, b"")]))
+    path.write_bytes(pcap([(0.0, ethernet(ipv4(udp(b"dns")))), (1.0, b"")]))
     assert main(["decode", str(path), "--port", "4739"]) == 0
     assert capsys.readouterr().err == (
         "flowjoin: no IPFIX Message sent to port 4739: 2 frames, of them 1 UDP datagrams and 0 TCP streams of other "

@@ -132,6 +132,47 @@ def test_a_policy_is_of_its_pods_namespace_or_of_the_whole_cluster():
     assert seen == {1, 2, 3}
 
 
+def test_a_policy_of_kubernetes_denies_nothing():
+    for flow in flows_of(flows=300, inter_node_share=0, external_share=0, denied_share=1):
+        for half in flow.halves:
+            for direction in ("ingress", "egress"):
+                if half.elements.get(f"{direction}NetworkPolicyRuleAction", 1) != 1:
+                    assert half.elements[f"{direction}NetworkPolicyType"] in (2, 3)
+
+
+def test_dns_is_asked_over_udp_mostly_and_from_inside():
+    asked = Counter()
+    for flow in flows_of(flows=3000):
+        if flow.key.destination_port == 53:
+            assert flow.kind in (FlowKind.INTRA_NODE, FlowKind.INTER_NODE)
+            asked[flow.key.protocol_identifier] += 1
+    assert asked[6] > 0
+    assert asked[17] > 10 * asked[6]
+    assert asked.keys() == {6, 17}
+
+
+def test_source_ports_lie_all_over_the_ephemeral_range():
+    ports = [
+        flow.key.source_port
+        for flow in flows_of(flows=2000)
+        if flow.key.protocol_identifier in (6, 17) and flow.kind is not FlowKind.FROM_EXTERNAL_FORWARDED
+    ]
+    assert min(ports) >= 32768
+    assert max(ports) <= 60999
+    assert len({(port - 32768) * 20 // 28232 for port in ports}) == 20  # in each twentieth of it
+    assert len(set(ports)) > 0.9 * len(ports)
+
+
+def test_servers_ask_nobody_and_clients_outside_reach_what_is_exposed():
+    for flow in flows_of(flows=1000, inter_node_share=0.5, external_share=0.3, denied_share=0.1):
+        for half in flow.halves:
+            name = half.elements.get("sourcePodName", "")
+            assert not name.startswith(("redis", "postgres", "coredns"))
+            if flow.kind in (FlowKind.FROM_EXTERNAL, FlowKind.FROM_EXTERNAL_FORWARDED):
+                name = half.elements.get("destinationPodName", "frontend")
+                assert name.startswith(("frontend", "checkout", "payments-api", "nginx"))
+
+
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [

@@ -156,7 +156,7 @@ async def test_a_batch_is_not_cut_when_it_is_taken_up_again(autojump_clock, nurs
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "wait"), [(7.0, 7), (0.0, 0), (math.inf, 1), (math.nan, 1), (-5.0, 1), (1e9, 3600)]
+    ("retry_after", "wait"), [(7.0, 7), (0.0, 0), (math.inf, 1), (math.nan, 1), (-5.0, 1), (1e9, 3600), ("soon", 1)]
 )
 async def test_the_wait_that_a_destination_asks_for_is_kept_within_reason(autojump_clock, retry_after, wait) -> None:
     exporter = MemoryExporter([RetryableExportError(retry_after=retry_after)])
@@ -311,9 +311,22 @@ async def test_a_hanging_exporter_delays_nobody_who_gives_it_rows_and_the_oldest
     nursery.cancel_scope.cancel()
 
 
-async def test_a_batch_under_way_is_never_dropped_but_one_that_waits_for_its_next_try_is(
-    autojump_clock, nursery
-) -> None:
+async def test_a_batch_under_way_is_never_dropped_though_it_is_the_oldest(autojump_clock, nursery) -> None:
+    exporter = MemoryExporter([sleep_for(5)])
+    bench = Bench(exporter.open, batching=Batching(records=2), bounds=LaneBounds(rows=4))
+    nursery.start_soon(bench.lane.run)
+    bench.lane.offer(batch_of(1, 2))
+    await trio.sleep(1)
+    for start in (3, 5, 7):
+        bench.lane.offer(batch_of(start, start + 1))
+    await trio.sleep(10)
+
+    assert exporter.rows == [1, 2, 7, 8]
+    assert (bench.books.delivered, bench.books.dropped) == (4, 4)
+    bench.lane.close()
+
+
+async def test_a_batch_that_waits_for_its_next_try_is_the_oldest_and_goes(autojump_clock, nursery) -> None:
     exporter = MemoryExporter([RetryableExportError(retry_after=100)])
     bench = Bench(exporter.open, batching=Batching(records=2), bounds=LaneBounds(rows=2))
     nursery.start_soon(bench.lane.run)

@@ -3,7 +3,9 @@ from __future__ import annotations
 import io
 import json
 
-from flowjoin._telemetry.logs import Logs
+import pytest
+
+from flowjoin._telemetry.logs import LogFormat, Logs
 
 
 class Clock:
@@ -158,3 +160,30 @@ def test_a_stream_that_is_gone_costs_the_line_and_counts_it() -> None:
     logs.logger().info("started")
 
     assert logs.lost == 1
+
+
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def itself() -> list[object]:
+    endless: list[object] = []
+    endless.append(endless)
+    return endless
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("-inf"), itself(), {(1, 2): 3}, SilentError(), [SilentError()], {"a": object()}, b"\xff"],
+)
+def test_whatever_a_plugin_logs_is_one_line_and_valid_json(log_format: LogFormat, value: object) -> None:
+    stream = io.StringIO()
+    Logs(stream, log_format=log_format).logger(name="x").info("event", value=value)
+    (line,) = stream.getvalue().splitlines()
+    assert "event" in line
+    if log_format == "json":
+        assert json.loads(line, parse_constant=pytest.fail)["event"] == "event"

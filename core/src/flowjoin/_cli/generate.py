@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
-from flowjoin._collector.config import CollectorAddress
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._generator.config import MAX_FLOWS_PER_NODE, TrafficConfig
 from flowjoin._generator.process import GeneratorConfig, TrafficTotals, generate
 from flowjoin._generator.shares import records_planned
@@ -147,12 +147,12 @@ def _progress(total: int, *, is_wanted: bool) -> Iterator[Callable[[int], object
         yield lambda records: bar.advance(task, records)
 
 
-def _destination(text: str) -> tuple[Literal["udp", "tcp"], CollectorAddress]:
+def _destination(text: str) -> tuple[Literal["udp", "tcp"], Endpoint]:
     protocol, separator, rest = text.partition("://")
     if not separator or protocol not in ("udp", "tcp"):
         raise argparse.ArgumentTypeError(f"{text!r} is not udp://HOST:PORT or tcp://HOST:PORT")
     try:
-        address = CollectorAddress.parse(rest)
+        address = Endpoint.from_text(rest)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     if address.port == 0:

@@ -13,6 +13,7 @@ from pathlib import Path
 from flowjoin._cli.commands import EXIT_UNUSABLE, CommandError
 from flowjoin._cli.configuration import add_config_argument, make_logs, read_config, say_notices
 from flowjoin._cli.demo import DEMO_CONFIG, INTRODUCTION, send_demo_traffic
+from flowjoin._cli.standard_output import watch_reader, writes_to_standard_output
 from flowjoin._config.load import LoadedConfig, load_config
 from flowjoin._config.plugin_settings import bind_plugins
 from flowjoin._pipeline.process import Companion
@@ -59,4 +60,6 @@ def _run_demo() -> int:
 
 def _run(loaded: LoadedConfig, companions: Sequence[Companion] = ()) -> int:
     bound = bind_plugins(loaded, load_plugins, default_registry())
+    if bound.exporters and all(map(writes_to_standard_output, bound.exporters)):
+        companions = (*companions, watch_reader)
     return run_program(bound, environment=os.environ, logs=make_logs(bound.config.log), companions=companions)

@@ -16,6 +16,8 @@ from libc.string cimport memcmp, memcpy
 
 import os
 
+from flowjoin._collector.datagrams import Received
+
 __all__ = ["Datagrams"]
 
 cdef extern from *:
@@ -74,6 +76,8 @@ cdef enum:
     AT_ONCE = 64  # datagrams a system call
     BUFFER_OCTETS = 65536  # one octet more than any UDP payload can have, so that none is ever cut
     TEXT_OCTETS = 64
+    LEAST_LARGEST = 512  # smaller ones are taken for so large
+    FIRST_LARGEST = 16384  # until it is known how large they are
 
 
 @cython.final
@@ -88,6 +92,7 @@ cdef class Datagrams:
     cdef object peers, generation, last_session
     cdef sockaddr_in6 last_sender
     cdef socklen_t last_length
+    cdef unsigned largest  # datagram of the last system call
 
     def __cinit__(self, peers):
         self.messages = <mmsghdr*>calloc(AT_ONCE, sizeof(mmsghdr))
@@ -98,6 +103,7 @@ cdef class Datagrams:
             raise MemoryError
         message_prepare(self.messages, self.vectors, self.senders, self.buffers, BUFFER_OCTETS, AT_ONCE)
         self.peers = peers
+        self.largest = FIRST_LARGEST
         self.known = {}
 
     def __dealloc__(self):
@@ -106,18 +112,20 @@ cdef class Datagrams:
         free(self.senders)
         free(self.buffers)
 
-    def receive(self, receiving, unsigned budget):
-        """Read up to the budget: (read, messages, their sessions, senders without one, the socket's error)."""
+    def receive(self, receiving, unsigned budget, Py_ssize_t octets):
+        """Read at most so many datagrams, and until there are so many octets."""
         cdef int descriptor = receiving.fileno(), count, at
-        cdef unsigned read = 0, wanted
+        cdef unsigned read = 0, wanted, length
         cdef list messages = [], sessions = [], refused = []
         error = None
+        cdef bint is_all = False
         if self.generation != self.peers.generation:  # who is not heard again will be forgotten
             self.generation = self.peers.generation
             self.known.clear()
             self.last_session = None
-        while read < budget:
-            wanted = min(<unsigned>AT_ONCE, budget - read)
+        while read < budget and octets > 0 and not is_all:
+            # Datagrams are mostly as large as the last ones: of large ones a call must not bring far too many.
+            wanted = min(<unsigned>AT_ONCE, budget - read, <unsigned>(octets // self.largest) + 1)
             with nogil:
                 count = message_receive(descriptor, self.messages, wanted)
             if count < 0:
@@ -125,16 +133,19 @@ cdef class Datagrams:
                     continue
                 if errno != EAGAIN:
                     error = OSError(errno, os.strerror(errno))
-                break  # that was all of it
+                count = 0
+            is_all = <unsigned>count < wanted
+            self.largest = LEAST_LARGEST
             for at in range(count):
+                length = self.messages[at].msg_len
+                octets -= length
+                self.largest = max(self.largest, length)
                 session = self.session_of(at, refused)
                 if session is not None:
-                    messages.append(PyBytes_FromStringAndSize(self.buffers + <size_t>at * BUFFER_OCTETS, self.messages[at].msg_len))
+                    messages.append(PyBytes_FromStringAndSize(self.buffers + <size_t>at * BUFFER_OCTETS, length))
                     sessions.append(session)
             read += count
-            if <unsigned>count < wanted:
-                break
-        return read, messages, sessions, refused, error
+        return Received(read, messages, sessions, refused, error, is_all)
 
     cdef object session_of(self, int at, list refused):
         cdef sockaddr_in6* sender = self.senders + at

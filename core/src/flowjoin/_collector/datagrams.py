@@ -7,29 +7,42 @@ Invariant: a datagram that was read is given, whatever happens next.
 from __future__ import annotations
 
 import socket
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from flowjoin._collector.peers import PeerSessions
 from flowjoin._model.transport_session import TransportSession
 
-__all__ = ["DatagramReader", "PlainDatagrams", "datagram_reader"]
+__all__ = ["DatagramReader", "PlainDatagrams", "Received", "datagram_reader"]
 
 # One octet more than any UDP payload can have, so that none is ever cut.
 _BUFFER_OCTETS: Final = 65536
 
 
+class Received(NamedTuple):
+    """What one call brought.
+
+    Attributes:
+        read: datagrams that were read, also those without a session.
+        messages: the others.
+        sessions: theirs.
+        refused: socket addresses of peers without a session, one a datagram.
+        error: the socket's.
+        is_all: no more was there.
+    """
+
+    read: int
+    messages: list[bytes | memoryview]
+    sessions: list[TransportSession]
+    refused: list[Any]
+    error: OSError | None
+    is_all: bool
+
+
 class DatagramReader(Protocol):
     """Reads from one socket after the other; its sessions are those of one ``PeerSessions``."""
 
-    def receive(
-        self, receiving: socket.socket, budget: int
-    ) -> tuple[int, list[bytes | memoryview], list[TransportSession], list[Any], OSError | None]:
-        """Read up to the budget.
-
-        Returns:
-            How many datagrams were read; those of peers with a session, and their sessions; the socket
-            addresses of the others; the socket's error.
-        """
+    def receive(self, receiving: socket.socket, budget: int, octets: int) -> Received:
+        """Read at most so many datagrams, and until there are so many octets."""
         ...
 
 
@@ -41,28 +54,27 @@ class PlainDatagrams:
         self._buffer = bytearray(_BUFFER_OCTETS)
         self._view = memoryview(self._buffer)
 
-    def receive(
-        self, receiving: socket.socket, budget: int
-    ) -> tuple[int, list[bytes | memoryview], list[TransportSession], list[Any], OSError | None]:
+    def receive(self, receiving: socket.socket, budget: int, octets: int) -> Received:
         messages: list[bytes | memoryview] = []
         sessions: list[TransportSession] = []
         refused: list[Any] = []
-        read = 0
-        while read < budget:
+        count = 0
+        while count < budget and octets > 0:
             try:
                 length, address = receiving.recvfrom_into(self._buffer)
             except BlockingIOError:
-                break  # that was all of it
+                return Received(count, messages, sessions, refused, None, True)
             except OSError as exc:
-                return read, messages, sessions, refused, exc
-            read += 1
+                return Received(count, messages, sessions, refused, exc, True)
+            count += 1
+            octets -= length
             session = self._peers.session_of(address)
             if session is None:
                 refused.append(address)
                 continue
             messages.append(bytes(self._view[:length]))
             sessions.append(session)
-        return read, messages, sessions, refused, None
+        return Received(count, messages, sessions, refused, None, False)
 
 
 def datagram_reader(peers: PeerSessions) -> DatagramReader:

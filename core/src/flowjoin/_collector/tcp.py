@@ -18,11 +18,12 @@ from typing import Final
 
 import trio
 
-from flowjoin._collector.config import CollectorAddress, CollectorConfig
+from flowjoin._collector.config import CollectorConfig
 from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
 from flowjoin._collector.peers import peer_text
 from flowjoin._collector.sockets import bound_address
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._kernel.interface import IngestResult
 from flowjoin._model.errors import DecodeError
 from flowjoin._model.reasons import Reason
@@ -77,7 +78,7 @@ class TcpCollectingProcess:
         for scope in self._reading:
             scope.deadline = min(scope.deadline, now + _QUIET_SECONDS)
 
-    async def run(self, *, task_status: trio.TaskStatus[CollectorAddress] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept and read until stopped or cancelled."""
         async with trio.open_nursery() as connections:
             task_status.started(self.address)

@@ -1,9 +1,10 @@
 """IPFIX over UDP (RFC 7011 section 10.3): one datagram is one Message.
 
 Strategy: one task waits until the socket is readable, takes what is there without waiting again, and
-hands all of it over in one call. A wake-up has a budget of datagrams that adapts, so that a slow
-kernel does not hold trio's thread for more than a slice; waiting for readability lets every other
-task run in between, also when the next datagram is there already.
+hands it over in one call, or several where datagrams are large. A wake-up has a budget of datagrams
+that adapts, and ends between two calls when its time is over, so that neither a slow kernel nor what a
+sender makes expensive holds trio's thread for long; waiting for readability lets every other task run
+in between, also when the next datagram is there already.
 
 Invariant: a datagram that we read is handed over, whatever happens next.
 """
@@ -15,18 +16,21 @@ from typing import Any, Final
 
 import trio
 
-from flowjoin._collector.config import CollectorAddress, CollectorConfig
+from flowjoin._collector.config import CollectorConfig
 from flowjoin._collector.datagrams import datagram_reader
 from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
 from flowjoin._collector.peers import PeerSessions
 from flowjoin._collector.sockets import ask_receive_buffer, bound_address, datagrams_dropped, open_bound
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.errors import BindError
 from flowjoin._model.reasons import Reason
 from flowjoin._model.transport_session import TransportSession
 
 __all__ = ["UdpCollectingProcess"]
 
+# Handed over at once, as much as TCP reads at once: what one call can cost is in proportion to it.
+_PIECE_OCTETS: Final = 65536
 _LEAST_BUDGET: Final = 8
 _REOPEN_AFTER: Final = 0.1
 _REOPEN_AT_MOST: Final = 5.0
@@ -79,7 +83,7 @@ class UdpCollectingProcess:
         """Take what has arrived until now, then let ``run`` return."""
         self._receiving.cancel()
 
-    async def run(self, *, task_status: trio.TaskStatus[CollectorAddress] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
         """Receive until stopped or cancelled."""
         task_status.started(self.address)
         with self._receiving:
@@ -94,11 +98,17 @@ class UdpCollectingProcess:
         """Read up to the budget and hand it over; gives how many datagrams were read, and the socket's error."""
         began = trio.current_time()
         self._peers.advance(began)
-        read, messages, sessions, refused, error = self._reader.receive(self._socket, self._budget)
-        for address in refused:
-            self._refuse(address)
-        if messages:
-            self._hand_over(messages, sessions, began)
+        read, error = 0, None
+        while read < self._budget and error is None:
+            received = self._reader.receive(self._socket, self._budget - read, _PIECE_OCTETS)
+            read += received.read
+            error = received.error
+            for address in received.refused:
+                self._refuse(address)
+            if received.messages:
+                self._hand_over(received.messages, received.sessions, began)
+            if received.is_all or trio.current_time() - began > self._limits.slice_seconds:
+                break
         if read == self._budget:
             self._adapt(trio.current_time() - began)
         return read, error

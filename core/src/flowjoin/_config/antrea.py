@@ -35,7 +35,7 @@ Plain: TypeAlias = "str | int | bool | dict[str, Plain] | list[Plain]"
 class FlowCollectorTls:
     """TLS towards the flow collector."""
 
-    enable: Annotated[bool, "TLS over tcp, DTLS over udp"] = False
+    enable: Annotated[bool, "TLS over tcp; over udp it would be DTLS, which is refused for now"] = False
     ca_secret_name: Annotated[str, "non-empty: the CA is read from the mounted ca.crt; empty: the system's roots"] = ""
     server_name: Annotated[str, "the name to verify; empty: the host of address"] = ""
     client_secret_name: Annotated[str, "non-empty: tls.crt and tls.key are read from the mount"] = ""
@@ -185,7 +185,7 @@ def check_required(sections: list[Section]) -> None:
             section.fail("s3Uploader enabled without specifying bucket name", "bucketName")
 
 
-def to_exporter(section: Section, csv_quoting: str, spool: Spool) -> ExporterEntry:
+def to_exporter(section: Section, csv_quoting: str, spool: Spool, *, mode: str) -> ExporterEntry:
     """The entry of ``exporters:`` that does what the section says; its name is the section's key.
 
     Raises:
@@ -195,6 +195,8 @@ def to_exporter(section: Section, csv_quoting: str, spool: Spool) -> ExporterEnt
     keys = translate(section)
     if section.key in ("s3Uploader", "flowLogger"):
         keys["csvQuoting"] = csv_quoting
+    if section.key == "flowCollector" and mode == "Proxy":
+        keys["template"] = "proxy"
     node = _mapping(keys, section.node.line)
     settings = Settings(node=node, path=section.key, source=section.source)
     return ExporterEntry(type=plugin, name=section.key, spool=spool, settings=settings)
@@ -234,6 +236,8 @@ def _flow_collector(section: Section) -> dict[str, Plain]:
     if size:
         keys["maxIPFIXMsgSize"] = size
     if values.tls.enable:
+        if address.protocol == "tcp":
+            keys["protocol"] = "tls"  # with udp it is DTLS: the plugin says whether it can
         keys["tls"] = _flow_collector_tls(section, values.tls, address)
     return keys
 

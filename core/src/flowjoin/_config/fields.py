@@ -11,14 +11,11 @@ from typing import (
     Annotated,
     Any,
     Final,
-    Protocol,
-    Self,
     Union,
     cast,
     get_args,
     get_origin,
     get_type_hints,
-    runtime_checkable,
 )
 
 from flowjoin._config.nodes import MappingNode
@@ -27,7 +24,6 @@ from flowjoin.api._settings import Bounds, Key
 __all__ = [
     "LIVE",
     "FieldSpec",
-    "FromText",
     "Settings",
     "fields_of",
     "is_optional",
@@ -46,14 +42,6 @@ class Live(enum.Enum):
 
 
 LIVE: Final = Live.LIVE
-
-
-@runtime_checkable
-class FromText(Protocol):
-    """A type that reads itself from a scalar's text; ValueError carries the operator's sentence."""
-
-    @classmethod
-    def from_text(cls, text: str) -> Self: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from flowjoin._model.flow_schema import AddressFamily
 
-__all__ = ["Cluster", "Node", "Pod", "Policy", "Service", "make_cluster"]
+__all__ = ["KUBERNETES_POLICY", "Cluster", "Node", "Pod", "Policy", "Service", "make_cluster"]
 
 _PODS_PER_NODE: Final = 40
 _APPLICATIONS: Final = (
@@ -26,8 +26,21 @@ _APPLICATIONS: Final = (
     ("team-a-prod", "batch", "", 7000, 7000),
     ("default", "nginx", "http", 80, 80),
 )
+# Who asks whom; who is not named here only answers.
+_CALLS: Final = {
+    "frontend": ("checkout", "cart", "coredns"),
+    "checkout": ("payments-api", "cart", "kafka", "coredns"),
+    "cart": ("redis", "coredns"),
+    "payments-api": ("postgres", "kafka", "coredns"),
+    "kafka": ("kafka", "coredns"),
+    "prometheus": ("frontend", "checkout", "cart", "payments-api", "kafka", "worker", "nginx", "coredns"),
+    "worker": ("kafka", "redis", "postgres", "coredns"),
+    "batch": ("postgres", "redis", "coredns"),
+    "nginx": ("frontend", "worker", "coredns"),
+}
+_EXPOSED: Final = frozenset({"frontend", "checkout", "payments-api", "nginx"})  # to clients outside of the cluster
 _HASH_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # Kubernetes leaves out what could form words
-_K8S_POLICY, _ANTREA_POLICY, _ANTREA_CLUSTER_POLICY = 1, 2, 3
+KUBERNETES_POLICY, _ANTREA_POLICY, _ANTREA_CLUSTER_POLICY = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +62,17 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A Pod, with an address in each family."""
+    """A Pod, with an address in each family.
+
+    Attributes:
+        calls: the applications that it asks; empty for one that only answers.
+        is_exposed: whether clients outside of the cluster ask it.
+    """
 
     name: str
+    application: str
+    calls: tuple[str, ...]
+    is_exposed: bool
     namespace: str
     node: int
     addresses: dict[AddressFamily, str]
@@ -127,6 +148,9 @@ def _make_node(random: Random, number: int, services: list[Service]) -> Node:
         pods.append(
             Pod(
                 name=f"{name}-{_hash(random, 10)}-{_hash(random, 5)}",
+                application=name,
+                calls=_CALLS.get(name, ()),
+                is_exposed=name in _EXPOSED,
                 namespace=namespace,
                 node=number,
                 addresses={
@@ -149,7 +173,9 @@ def _make_node(random: Random, number: int, services: list[Service]) -> Node:
 def _make_policies(direction: str) -> list[Policy]:
     policies = []
     for namespace in sorted({row[0] for row in _APPLICATIONS}):
-        policies.append(Policy(name=f"{namespace}-{direction}", namespace=namespace, type=_K8S_POLICY, rule_name=""))
+        policies.append(
+            Policy(name=f"{namespace}-{direction}", namespace=namespace, type=KUBERNETES_POLICY, rule_name="")
+        )
         policies.append(
             Policy(
                 name=f"{namespace}-{direction}-strict",

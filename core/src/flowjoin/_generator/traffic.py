@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-from flowjoin._generator.cluster import Cluster, Pod, Policy, make_cluster
+from flowjoin._generator.cluster import KUBERNETES_POLICY, Cluster, Pod, Policy, make_cluster
 from flowjoin._generator.config import TrafficConfig
 from flowjoin._generator.flow import Flow, FlowKind, Half, Update
 from flowjoin._generator.shares import flows_of_kinds
@@ -30,6 +30,8 @@ _ALLOW, _DROP, _REJECT = 1, 2, 3
 _IDLE, _ACTIVE, _END_OF_FLOW = 1, 2, 3  # flowEndReason
 _EPHEMERAL_PORTS: Final = range(32768, 61000)  # Linux
 _SNAT_PORTS: Final = range(1024, 65536)
+_DNS_PORT: Final = 53
+_DNS_OVER_TCP_SHARE: Final = 0.03  # answers that are too long for UDP
 _STEP_SECONDS: Final = 5  # the agent's active timeout
 
 
@@ -66,6 +68,14 @@ class Traffic:
         self._snat = _Ports(_SNAT_PORTS)
         self._pinged: set[tuple[str, str]] = set()
         self.cluster: Final[Cluster] = make_cluster(self._random, config.nodes)
+        self._clients = [[pod for pod in node.pods if pod.calls] for node in self.cluster.nodes]
+        self._exposed = [[pod for pod in node.pods if pod.is_exposed] for node in self.cluster.nodes]
+        self._by_application: list[dict[str, list[Pod]]] = []
+        for node in self.cluster.nodes:
+            pods: dict[str, list[Pod]] = {}
+            for pod in node.pods:
+                pods.setdefault(pod.application, []).append(pod)
+            self._by_application.append(pods)
 
     def __iter__(self) -> Iterator[Flow]:
         makers = {
@@ -108,7 +118,7 @@ class Traffic:
         return self._flow(kind, family, common, sides)
 
     def _to_external(self, kind: FlowKind, family: AddressFamily) -> Flow:
-        source = self._any_pod()
+        source = self._random.choice(self._random.choice(self._clients))
         common = self._endpoints(
             source.addresses[family],
             self._random.choice(self.cluster.clients[family]),
@@ -127,7 +137,7 @@ class Traffic:
         return self._flow(kind, family, common, [(source.node, elements)])
 
     def _from_external(self, kind: FlowKind, family: AddressFamily) -> Flow:
-        destination = self._any_pod()
+        destination = self._random.choice(self._random.choice(self._exposed))
         client = self._random.choice(self.cluster.clients[family])
         common = self._transport(client, destination, family, _TCP)
         common["flowType"] = _FROM_EXTERNAL
@@ -144,7 +154,7 @@ class Traffic:
         return self._flow(kind, family, inner, [(entry, outer), (destination.node, inner)])
 
     def _denied(self, kind: FlowKind, family: AddressFamily) -> Flow:
-        source, destination = self._two_pods(same_node=False)
+        source, destination = self._two_pods(same_node=False, may_be_dns=False)
         common = self._transport(source.addresses[family], destination, family, _TCP)
         common["flowType"] = _INTER_NODE
         source_side = common | self._pod("source", source)
@@ -169,7 +179,8 @@ class Traffic:
         is_denied = kind in (FlowKind.EGRESS_DENIED, FlowKind.INGRESS_REJECTED, FlowKind.INGRESS_DROPPED)
         records = 1 + self._config.updates
         flow_start = self._ends_at - _STEP_SECONDS * records - self._random.randrange(3)
-        updates = self._updates(flow_start, protocol, is_denied=is_denied)
+        most = 4 if keyed["destinationTransportPort"] == _DNS_PORT else 2000  # a question and its answer are short
+        updates = self._updates(flow_start, protocol, is_denied=is_denied, most_packets=most)
         halves = []
         for node, elements in sides:
             # The deny records of an agent know no TCP state; the source node of a dropped flow saw its SYN.
@@ -184,7 +195,7 @@ class Traffic:
         )
         return Flow(kind=kind, family=family, key=key, flow_start=flow_start, halves=tuple(halves))
 
-    def _updates(self, flow_start: int, protocol: int, *, is_denied: bool) -> list[Update]:
+    def _updates(self, flow_start: int, protocol: int, *, is_denied: bool, most_packets: int) -> list[Update]:
         random = self._random
         records = 1 + self._config.updates
         size, reverse_size = random.randrange(60, 1400), random.randrange(60, 1400)
@@ -195,7 +206,7 @@ class Traffic:
             if is_denied:  # the SYN again and again
                 packets, octets = packets + 1, octets + 60
             else:
-                more, reverse_more = random.randrange(1, 2000), random.randrange(1, 2000)
+                more, reverse_more = random.randrange(1, most_packets), random.randrange(1, most_packets)
                 packets, octets = packets + more, octets + more * size
                 reverse_packets, reverse_octets = (
                     reverse_packets + reverse_more,
@@ -250,8 +261,8 @@ class Traffic:
         return elements
 
     def _protocol(self, source: Pod, destination: Pod, family: AddressFamily) -> int:
-        if destination.service.port == 53:
-            return _UDP
+        if destination.service.port == _DNS_PORT:
+            return _TCP if self._random.random() < _DNS_OVER_TCP_SHARE else _UDP
         pair = (source.addresses[family], destination.addresses[family])
         if self._random.random() < 0.05 and pair not in self._pinged:  # without ports a pair can ping once
             self._pinged.add(pair)
@@ -268,15 +279,16 @@ class Traffic:
                     return node, port
         raise AssertionError("MAX_FLOWS_PER_NODE leaves ports free")
 
-    def _any_pod(self) -> Pod:
-        return self._random.choice(self._random.choice(self.cluster.nodes).pods)
-
-    def _two_pods(self, *, same_node: bool) -> tuple[Pod, Pod]:
-        if same_node:
-            first, second = self._random.sample(self._random.choice(self.cluster.nodes).pods, 2)
-            return first, second
-        here, there = self._random.sample(self.cluster.nodes, 2)
-        return self._random.choice(here.pods), self._random.choice(there.pods)
+    def _two_pods(self, *, same_node: bool, may_be_dns: bool = True) -> tuple[Pod, Pod]:
+        """One that asks and one that answers."""
+        nodes = range(len(self.cluster.nodes))
+        here, there = (self._random.choice(nodes),) * 2 if same_node else self._random.sample(nodes, 2)
+        source = self._random.choice(self._clients[here])
+        application = self._random.choice(source.calls)
+        destination = self._random.choice(self._by_application[there][application])
+        if destination is source or (destination.service.port == _DNS_PORT and not may_be_dns):
+            return self._two_pods(same_node=same_node, may_be_dns=may_be_dns)
+        return source, destination
 
     def _pod(self, side: str, pod: Pod) -> dict[str, Value]:
         return {
@@ -303,8 +315,14 @@ class Traffic:
     def _policy(self, direction: str, policies: tuple[Policy, ...], pod: Pod, action: int) -> dict[str, Value]:
         if action == _ALLOW and self._random.random() < 0.6:
             return {}  # no policy selects the Pod
-        # Of the Pod's own namespace, or of the whole cluster.
-        policy = self._random.choice([each for each in policies if each.namespace in (pod.namespace, "")])
+        # Of the Pod's own namespace, or of the whole cluster. Kubernetes' own policies can only allow.
+        policy = self._random.choice(
+            [
+                each
+                for each in policies
+                if each.namespace in (pod.namespace, "") and (action == _ALLOW or each.type != KUBERNETES_POLICY)
+            ]
+        )
         return {
             f"{direction}NetworkPolicyName": policy.name,
             f"{direction}NetworkPolicyNamespace": policy.namespace,

@@ -32,7 +32,7 @@ from flowjoin._kernel.original_exporters import OriginalExporters
 from flowjoin._kernel.plain import _DELTAS as PLAIN_DELTAS
 from flowjoin._kernel.plain import _LEADING as PLAIN_LEADING
 from flowjoin._kernel.plain import _TOTALS as PLAIN_TOTALS
-from flowjoin._kernel.plain import UNKNOWN_DIRECTION, PlainFlows
+from flowjoin._kernel.plain import PlainFlows
 from flowjoin._kernel.python_kernel import DUE_ROWS
 from flowjoin._kernel.rows import positions_of
 from flowjoin._kernel.store_enriched import EnrichedColumns
@@ -42,7 +42,7 @@ from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter
 from flowjoin._model.flow_schema import AddressFamily, FlowOrigin
 from flowjoin._model.information_element import VARIABLE_LENGTH, DataType, MergeRule
-from flowjoin._model.schemas import of_family
+from flowjoin._model.schemas import UNKNOWN_DIRECTION, of_family
 from flowjoin.wire.records import INTEGER_TYPES
 
 __all__ = ["CompiledKernel"]

@@ -125,7 +125,7 @@ def write_rows(pieces, Py_ssize_t rows):
             for at in range(count):
                 part = parts + at
                 if part.kind == CHOSEN:
-                    code = load32(part.values + 4 * row)
+                    code = load32(part.values + 4 * row) if part.size == 4 else part.values[row]
                     if code >= part.text_count:
                         raise IndexError(f"code {code} of {part.text_count}")
                     to = put(to, part.texts + code)
@@ -184,6 +184,7 @@ cdef Py_ssize_t prepare(Part* part, piece, list held) except -1:
         return part.prefix.length
     if kind is Chosen:
         part.kind = CHOSEN
+        part.size = piece.codes.itemsize
         part.values = octets_of(piece.codes, held)
         texts = list(piece.texts)
         held.append(texts)

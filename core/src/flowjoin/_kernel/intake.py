@@ -6,8 +6,7 @@ Invariant: a Message is read to its end or first fault before any of its records
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from flowjoin._kernel.init_times import InitTimes
 from flowjoin._kernel.interface import CompilePlan, KernelStatistics
@@ -35,8 +34,7 @@ RowsT = TypeVar("RowsT")
 _MAXIMUM_PLANS = 4_096  # distinct Templates; beyond it all are compiled anew as their data comes
 
 
-@dataclass(frozen=True, slots=True)
-class DataSet(Generic[RowsT]):
+class DataSet(NamedTuple, Generic[RowsT]):
     """Records about flows, what was compiled for their Template, and what was told about their original exporter.
 
     Attributes:
@@ -153,7 +151,7 @@ class Intake(Generic[RowsT]):
 
     def statistics(self, *, held: int, waiting: int, strings_dropped: int) -> KernelStatistics:
         """The snapshot of these counters and the tally's."""
-        tally = self._tally
+        tally, decoded = self._tally, self._decoder.statistics()
         return KernelStatistics(
             messages=self._messages,
             octets=self._octets,
@@ -161,6 +159,8 @@ class Intake(Generic[RowsT]):
             option_records=self._option_records,
             sets_without_template=self._sets_without_template,
             sets_held=self._sets_held,
+            held_sets_expired=decoded.held_sets_expired,
+            templates_expired=decoded.templates_expired,
             malformed_messages=self._malformed_messages,
             malformed_templates=self._malformed_templates,
             sequence_lost=self._sequence_lost,

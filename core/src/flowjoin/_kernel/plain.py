@@ -22,13 +22,11 @@ from flowjoin._kernel.tally import Tally, add_bounded
 from flowjoin._model.flow_schema import FlowSchema
 from flowjoin._model.information_element import MergeRule
 from flowjoin._model.plan import Plan
-from flowjoin._model.schemas import of_family
+from flowjoin._model.schemas import UNKNOWN_DIRECTION, of_family
 from flowjoin._model.state_layout import Derivation, StateLayout, Storage
 from flowjoin.wire.events import MessageHeader
 
-__all__ = ["UNKNOWN_DIRECTION", "PlainFlows", "PlainRows"]
-
-UNKNOWN_DIRECTION: Final = 255  # flowDirection of a flow whose record does not say; 0 would say ingress
+__all__ = ["PlainFlows", "PlainRows"]
 
 _ICMP_PROTOCOLS: Final = (1, 58)
 _MASK: Final = 2**64 - 1

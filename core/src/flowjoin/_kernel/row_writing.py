@@ -12,10 +12,11 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from flowjoin._model.address_text import ipv4_text
-from flowjoin._model.columns import CodedValues, NumberColumn, PackedColumn
+from flowjoin._model.columns import DictionaryColumn, NumberColumn, PackedColumn
+from flowjoin._model.flow_batch import FlowBatch
 
 __all__ = [
     "Chosen",
@@ -25,12 +26,13 @@ __all__ = [
     "Fixed",
     "NetworkOrder",
     "Piece",
-    "chosen",
+    "chosen_of",
     "rows_per_slice",
     "write_rows",
     "write_rows_plainly",
 ]
 
+_OCTET_VALUES: Final = 256
 _INTEGERS: Final = frozenset("BHIQbhiq")
 _NUMBERS: Final = frozenset("BHIQbhiqfd")
 
@@ -47,7 +49,7 @@ class Chosen:
     """One of some octet strings, by code.
 
     Attributes:
-        codes: one a row, format ``I``.
+        codes: one a row, format ``I`` or ``B``.
         texts: what they stand for.
     """
 
@@ -102,9 +104,21 @@ class NetworkOrder:
 Piece: TypeAlias = Constant | Chosen | Decimal | Dotted | Fixed | NetworkOrder
 
 
-def chosen(values: CodedValues, *, prefix: bytes = b"", suffix: bytes = b"") -> Chosen:
-    """The texts that ``FlowBatch.map_distinct`` gave, in UTF-8."""
-    return Chosen(values.codes, [prefix + str(text).encode() + suffix for text in values.dictionary])
+def chosen_of(batch: FlowBatch, name: str, function: Callable[[Any], str], *, prefix: bytes = b"") -> Chosen:
+    """What the function makes of an element's values, in UTF-8, each with what stands before it.
+
+    The function is called once per distinct value; of numbers of one octet maybe also for values that no row has.
+    """
+    column = batch.column(name)
+    codes: memoryview
+    values: Iterable[Any]
+    if isinstance(column, DictionaryColumn):
+        codes, values = column.codes, column.dictionary
+    elif isinstance(column, NumberColumn) and column.buffer.format == "B" and len(column) >= _OCTET_VALUES:
+        codes, values = column.buffer, range(_OCTET_VALUES)
+    else:
+        codes, values = column.distinct()
+    return Chosen(codes, [prefix + function(value).encode() for value in values])
 
 
 def rows_per_slice(rows_when_plain: int) -> int:
@@ -150,7 +164,7 @@ def _check(piece: Piece, rows: int) -> None:
         case Constant():
             return
         case Chosen(codes, _):
-            if codes.format != "I" or len(codes) != rows:
+            if codes.format not in ("I", "B") or len(codes) != rows:
                 raise ValueError(f"{len(codes)} codes of format {codes.format!r} for {rows} rows")
             return
         case Decimal(column, _) | NetworkOrder(column):

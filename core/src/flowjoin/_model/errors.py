@@ -18,7 +18,16 @@ __all__ = [
     "PluginError",
     "PluginLoadError",
     "RetryableExportError",
+    "said_by",
 ]
+
+
+def said_by(error: BaseException) -> str:
+    """An error's text; a class of a plugin's may fail to give one, which must not hide the error itself."""
+    try:
+        return str(error)
+    except Exception as exc:  # noqa: BLE001 - whatever a foreign __str__ raises
+        return f"no text, because its __str__ raised {type(exc).__name__}"
 
 
 class FlowjoinError(Exception):

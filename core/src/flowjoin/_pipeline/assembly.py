@@ -11,9 +11,9 @@ from typing import Any
 from flowjoin._aggregator.process import Aggregation
 from flowjoin._collector.metrics import CollectorStatistics
 from flowjoin._config.model import ExporterEntry, PluginEntry
-from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
+from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin, placed
 from flowjoin._kernel.interface import IngestResult, Kernel
-from flowjoin._model.errors import PluginContractError
+from flowjoin._model.errors import ConfigError, PluginContractError, said_by
 from flowjoin._model.reasons import Reason
 from flowjoin._model.transport_session import TransportSession
 from flowjoin._pipeline.books import Books
@@ -235,7 +235,29 @@ class _Assembly:
             metrics=self.metrics,
             lookups=lookups,
         )
-        return (lambda: plugin.type.open(plugin.settings, context)), log
+        return (lambda: _Opening(plugin, context)), log
+
+
+class _Opening:
+    """A plugin's own context, but for an error about its configuration, which gets its place in the file."""
+
+    def __init__(self, plugin: BoundPlugin[Any, Any], context: InstanceContext) -> None:
+        self._plugin = plugin
+        self._context = context
+
+    async def __aenter__(self) -> Any:
+        try:
+            self._manager = self._plugin.type.open(self._plugin.settings, self._context)
+            return await self._manager.__aenter__()
+        except Exception as exc:
+            cause = single_cause(exc)
+            if isinstance(cause, ConfigError):
+                raise placed(cause, self._plugin) from exc
+            raise
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        swallows: bool | None = await self._manager.__aexit__(*error)
+        return swallows
 
 
 def _batching(plugin: BoundPlugin[ExporterEntry, ExporterType]) -> Batching:
@@ -244,7 +266,7 @@ def _batching(plugin: BoundPlugin[ExporterEntry, ExporterType]) -> Batching:
             batching: object = plugin.type.batching(plugin.settings)
     except PluginFailure as failure:
         cause = single_cause(failure)
-        problem = f"its batching failed: {type(cause).__name__}: {cause}"
+        problem = f"its batching failed: {type(cause).__name__}: {said_by(cause)}"
         raise PluginContractError(problem, plugin=plugin.entry.type) from cause
     if not isinstance(batching, Batching):
         raise PluginContractError(f"its batching gave a {type(batching).__name__}", plugin=plugin.entry.type)

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flowjoin._model.errors import said_by
 from flowjoin._pipeline.backoff import Backoff
 
 __all__ = ["Component", "ComponentHealth", "HealthTable", "State"]
@@ -64,7 +65,7 @@ class Component:
     def failed(self, cause: BaseException) -> None:
         """It does not work."""
         self._state = State.DEGRADED
-        self._problem = f"{type(cause).__name__}: {cause}"
+        self._problem = f"{type(cause).__name__}: {said_by(cause)}"
         self._failures += 1
 
     def ended(self) -> None:

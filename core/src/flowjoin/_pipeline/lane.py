@@ -21,11 +21,11 @@ from math import inf, isfinite
 
 import trio
 
-from flowjoin._model.errors import PermanentExportError, PluginContractError, RetryableExportError
+from flowjoin._model.errors import PermanentExportError, PluginContractError, RetryableExportError, said_by
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds, LaneQueue, Part
-from flowjoin._pipeline.supervisor import PluginFailure, keep_open, single_cause
+from flowjoin._pipeline.supervisor import PluginFailure, keep_open, plugin_code, single_cause
 from flowjoin.api._types import Batching, Exporter, Logger
 
 __all__ = ["Lane", "LaneIdentity"]
@@ -154,8 +154,9 @@ class Lane:
 
     async def _attempt(self, exporter: Exporter, part: Part) -> None:
         try:
-            await exporter.export(part.rows())
-        except Exception as exc:  # noqa: BLE001 - whatever a plugin raises is handled by its type
+            with plugin_code():
+                await exporter.export(part.rows())
+        except PluginFailure as exc:
             pause = self._failed(part, single_cause(exc))
             if pause is not None:
                 await self._pause(pause)
@@ -178,7 +179,7 @@ class Lane:
                 self._component.failed(exc)
                 self._failed_retryable(part)
                 pause = self._retry_pause(exc.retry_after)
-                self._log.warning("export_retried", batch=part.id, seconds=round(pause, 3), problem=str(exc))
+                self._log.warning("export_retried", batch=part.id, seconds=round(pause, 3), problem=said_by(exc))
                 return pause
             case PermanentExportError() if self._are_rows_of(part, exc.rows):
                 refused = set(range(len(part)) if exc.rows is None else exc.rows)
@@ -221,9 +222,10 @@ class Lane:
         else:
             self._failed_unknown(part, exc)
 
-    def _retry_pause(self, retry_after: float | None) -> float:
+    def _retry_pause(self, retry_after: object) -> float:
         pause = self._component.backoff.next()
-        if retry_after is None or not isfinite(retry_after) or retry_after < 0:
+        # A plugin may copy what its destination wrote, a text too: only a number is a wish.
+        if not isinstance(retry_after, int | float) or not isfinite(retry_after) or retry_after < 0:
             return pause
         return min(retry_after, _LONGEST_RETRY_AFTER)
 
@@ -231,7 +233,9 @@ class Lane:
         return rows is None or all(isinstance(row, int) and 0 <= row < len(part) for row in rows)
 
     def _log_dead_letters(self, part: Part, refused: set[int], exc: Exception) -> None:
-        facts: dict[str, object] = {"problem": str(exc)} if isinstance(exc, PermanentExportError) else {"exc_info": exc}
+        facts: dict[str, object] = (
+            {"problem": said_by(exc)} if isinstance(exc, PermanentExportError) else {"exc_info": exc}
+        )
         some = sorted(refused)[:_ROWS_NAMED]
         self._log.error("rows_dead_lettered", batch=part.id, rows=len(refused), first_rows=some, **facts)
 

@@ -3,6 +3,9 @@
 The two are told apart by where an exception comes from. What a plugin's context manager raises is the plugin's; so is
 what leaves a ``plugin_code`` block. Anything else that leaves the core's own ``use`` is a bug of the core: it goes on
 up, even where the plugin's context would have wrapped or swallowed it.
+
+An instance whose configuration turns out to be unusable when it is opened for the first time ends the program too:
+waiting does not mend what the operator wrote. Once it was open, trouble is trouble, and it is tried again.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TypeVar
 
 import trio
 
-from flowjoin._model.errors import RetryableExportError
+from flowjoin._model.errors import ConfigError, RetryableExportError, said_by
 from flowjoin._pipeline.health import Component
 from flowjoin.api._types import Logger
 
@@ -32,8 +35,17 @@ def plugin_code() -> Iterator[None]:
     """Around a call of a plugin: its exceptions are the plugin's fault."""
     try:
         yield
+    except SystemExit as exc:
+        raise PluginFailure from _exited(exc)
     except Exception as exc:
         raise PluginFailure from exc
+
+
+def _exited(exc: SystemExit) -> Exception:
+    """A library that gives up with ``sys.exit`` must not end the program, and everybody's delivery with it."""
+    failure = RuntimeError(f"it called sys.exit({exc.code!r})")
+    failure.__cause__ = exc
+    return failure
 
 
 def single_cause(exc: Exception) -> Exception:
@@ -66,14 +78,17 @@ async def keep_open(
         is_finished: there is nothing left to do; asked before each opening.
 
     Raises:
+        ConfigError: what the plugin's first opening raised.
         Exception: whatever the core's own code raised.
     """
+    was_open = False
     while not is_finished():
         bug: Exception | None = None
         is_done = False
         failure: Exception | None = None
         try:
             async with open_plugin() as opened:
+                was_open = True
                 try:
                     await use(opened)
                     is_done = True
@@ -82,6 +97,8 @@ async def keep_open(
                 except Exception as exc:
                     bug = exc
                     raise
+        except SystemExit as exc:
+            failure = _exited(exc)
         except Exception as exc:  # noqa: BLE001 - a plugin's context may raise anything
             failure = single_cause(exc)
         if bug is not None:
@@ -92,6 +109,8 @@ async def keep_open(
             break
         if trio.current_effective_deadline() == -inf:
             await trio.lowlevel.checkpoint()  # cancelled from above: how it ended then is nobody's failure
+        if isinstance(failure, ConfigError) and not was_open:
+            raise failure
         component.failed(failure)
         _report(log, failure, is_closing=is_done)
         on_failure(failure)
@@ -104,6 +123,8 @@ async def keep_open(
 
 def _report(log: Logger, failure: Exception, *, is_closing: bool) -> None:
     if isinstance(failure, RetryableExportError):
-        log.warning("destination_unavailable", problem=str(failure) or "no reason given")
+        log.warning("destination_unavailable", problem=said_by(failure) or "no reason given")
+    elif isinstance(failure, ConfigError):
+        log.error("plugin_failed", problem=said_by(failure))
     else:
         log.error("plugin_close_failed" if is_closing else "plugin_failed", exc_info=failure)

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TextIO, cast
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
+from flowjoin._model.errors import said_by
 from flowjoin._telemetry.rate_limit import RateLimit
 
 __all__ = ["LogFormat", "LogLevel", "Logs"]
@@ -136,13 +137,27 @@ def _redact(_logger: WrappedLogger, _method: str, entry: EventDict) -> EventDict
         elif isinstance(value, str):
             entry[key] = _SECRET_IN_URL.sub(_HIDDEN, value)
         elif isinstance(value, BaseException):
-            entry[key] = _SECRET_IN_URL.sub(_HIDDEN, f"{type(value).__name__}: {value}")
+            entry[key] = _SECRET_IN_URL.sub(_HIDDEN, f"{type(value).__name__}: {said_by(value)}")
     return entry
 
 
 def _render_json(_logger: WrappedLogger, _method: str, entry: MutableMapping[str, Any]) -> str:
     first = {key: entry.pop(key) for key in ("time", "level", "event")}
-    return json.dumps({**first, **entry}, default=repr)
+    facts = {**first, **entry}
+    try:
+        return json.dumps(facts, default=_shown, allow_nan=False)
+    except (ValueError, TypeError, RecursionError):  # not a number, a list that holds itself, a tuple as a key
+        return json.dumps(
+            {key: value if isinstance(value, str | int) else _shown(value) for key, value in facts.items()}
+        )
+
+
+def _shown(value: object) -> str:
+    """The repr of a value that JSON has no form for; whatever a caller hands over, its line is written."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - whatever a foreign __repr__ raises
+        return f"<{type(value).__name__}>"
 
 
 def _render_console(_logger: WrappedLogger, _method: str, entry: MutableMapping[str, Any]) -> str:
@@ -155,7 +170,7 @@ def _render_console(_logger: WrappedLogger, _method: str, entry: MutableMapping[
 
 def _plain(value: object) -> str:
     """Text as it is where no reader can mistake it: what peers send must not write lines or move the cursor."""
-    text = value if isinstance(value, str) else str(value)
+    text = value if isinstance(value, str) else _shown(value)
     is_plain = text and text.isprintable() and not any(character in text for character in " \"'=")
     return text if is_plain else repr(text)
 

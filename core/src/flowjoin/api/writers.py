@@ -15,15 +15,14 @@ from flowjoin._kernel.row_writing import (
     Fixed,
     NetworkOrder,
     Piece,
-    chosen,
+    chosen_of,
     rows_per_slice,
     write_rows,
 )
-from flowjoin._model.columns import CodedValues, DictionaryColumn, NumberColumn, PackedColumn
+from flowjoin._model.columns import DictionaryColumn, NumberColumn, PackedColumn
 
 __all__ = [
     "Chosen",
-    "CodedValues",
     "Constant",
     "Decimal",
     "DictionaryColumn",
@@ -33,7 +32,7 @@ __all__ = [
     "NumberColumn",
     "PackedColumn",
     "Piece",
-    "chosen",
+    "chosen_of",
     "rows_per_slice",
     "write_rows",
 ]

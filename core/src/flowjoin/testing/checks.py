@@ -31,7 +31,7 @@ from flowjoin.api import (
     Secret,
 )
 from flowjoin.testing.batches import every_data_type, hostile_flows, numbered_flows, plain_flows, standard_flow
-from flowjoin.testing.subject import CheckSkipped, Delivered, Subject, entered, listed
+from flowjoin.testing.subject import SUPPLY_DESTINATION_DOWN, CheckSkipped, Delivered, Subject, entered, listed
 from flowjoin.testing.watching import CancelAt, Held, StepWatch
 
 __all__ = [
@@ -196,7 +196,7 @@ async def check_cancellation_leaves_nothing_behind(subject: Subject) -> None:
 async def check_a_destination_that_is_down_is_retryable(subject: Subject) -> None:
     """While the destination is down ``export`` raises RetryableExportError; afterwards the same batch goes through."""
     if subject.destination_down is None:
-        raise CheckSkipped("supply destination_down: a context manager inside which the destination cannot be reached")
+        raise CheckSkipped(SUPPLY_DESTINATION_DOWN)
     batch = numbered_flows(10)
     async with subject.open(subject.context()) as exporter:
         await exporter.export(numbered_flows(1))

@@ -1,5 +1,6 @@
 """IPFIX on the wire, sans-IO: octets to events and back (public)."""
 
+from flowjoin._model.template import FieldSpecifier, Template, TemplateId
 from flowjoin.wire.decoder import Decoder
 from flowjoin.wire.encoder import (
     MAX_MESSAGE_OCTETS,
@@ -38,6 +39,7 @@ __all__ = [
     "DecoderStatistics",
     "Encoder",
     "Event",
+    "FieldSpecifier",
     "MalformedMessage",
     "MalformedTemplate",
     "MessageFramer",
@@ -47,6 +49,8 @@ __all__ = [
     "RecordEncoder",
     "RecordsDropped",
     "SequenceGap",
+    "Template",
+    "TemplateId",
     "TemplateReceived",
     "TemplateWithdrawn",
     "UndecodableSet",

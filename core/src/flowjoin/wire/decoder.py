@@ -336,14 +336,15 @@ class Decoder:
     def follow_sequence(self, state: SessionState, domain: int, sequence_number: int, records: int | None) -> int:
         """Take a Message's sequence number and Data Records; give the records newly lost."""
         sequences = state.sequences
-        tracker = sequences.pop(domain, None)
+        tracker = sequences.get(domain)
         if tracker is None:
             if len(sequences) >= self._limits.domains_per_session:
                 del sequences[next(iter(sequences))]
             elif not self._domains.take(1):
                 return 0
-            tracker = SequenceTracker()
-        sequences[domain] = tracker  # at the end: the first is the one quiet longest
+            tracker = sequences[domain] = SequenceTracker()
+        elif len(sequences) > 1:
+            sequences[domain] = sequences.pop(domain)  # at the end: the first is the one quiet longest
         return tracker.receive(sequence_number, records)
 
 

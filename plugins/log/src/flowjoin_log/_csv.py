@@ -15,11 +15,11 @@ from flowjoin.api.writers import (
     NumberColumn,
     PackedColumn,
     Piece,
-    chosen,
+    chosen_of,
     rows_per_slice,
     write_rows,
 )
-from flowjoin_log._columns import ADDRESSES, FLOATS, TICKS_PER_SECOND, cut_into_chunks, cut_into_slices, plain_text
+from flowjoin_log._columns import ADDRESSES, TIMES, cut_into_chunks, cut_into_slices, plain_text
 from flowjoin_log._pretty import PRETTY
 
 __all__ = ["CsvWriter", "quote_nothing", "quote_rfc4180"]
@@ -30,7 +30,9 @@ _LINE_BREAKS: Final = str.maketrans("\r\n", "  ")
 _UNSET: Final = "::"
 _IPV4_OCTETS: Final = 4
 _MAY_BE_UNSET: Final = frozenset({"destinationClusterIP", "destinationServiceIP"})
-_TEXTS: Final = frozenset({DataType.STRING, DataType.OCTET_ARRAY, DataType.BOOLEAN, *TICKS_PER_SECOND})
+_TEXTS: Final = frozenset(
+    {DataType.STRING, DataType.OCTET_ARRAY, DataType.BOOLEAN, DataType.FLOAT32, DataType.FLOAT64, *TIMES}
+)
 
 
 def quote_rfc4180(text: str) -> str:
@@ -84,15 +86,15 @@ class CsvWriter:
         if side is not None:
             return self._address(batch.address_text(side), name, before)  # type: ignore[arg-type]  # ADDRESSES holds its literals
         if self._pretty_print and name in PRETTY:
-            return chosen(batch.map_distinct(name, PRETTY[name]), prefix=before)
-        data_type = batch.schema.registry.by_name(name).data_type
-        if data_type in _TEXTS or data_type.default == b"":
-            text, quote = plain_text(data_type, iso_times=self._iso_times), self._quote
-            return chosen(batch.map_distinct(name, lambda value: quote(text(value))), prefix=before)
+            return chosen_of(batch, name, PRETTY[name], prefix=before)
+        element = batch.schema.registry.by_name(name)
         column = batch.column(name)
-        if isinstance(column, NumberColumn) and data_type not in FLOATS:
+        if isinstance(column, NumberColumn) and (
+            element.data_type not in _TEXTS or (element.data_type in TIMES and not self._iso_times)
+        ):
             return Decimal(column, before)
-        return chosen(batch.map_distinct(name, str), prefix=before)
+        text, quote = plain_text(element, iso_times=self._iso_times), self._quote
+        return chosen_of(batch, name, lambda value: quote(text(value)), prefix=before)
 
     def _address(self, addresses: object, name: str, before: bytes) -> Piece:
         is_empty_unset = self._unset_addresses_empty and name in _MAY_BE_UNSET

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -15,15 +14,17 @@ from flowjoin.api.writers import (
     NumberColumn,
     PackedColumn,
     Piece,
-    chosen,
+    chosen_of,
     rows_per_slice,
     write_rows,
 )
-from flowjoin_log._columns import FLOATS, TICKS_PER_SECOND, cut_into_chunks, cut_into_slices, plain_text
+from flowjoin.wire import json_value
+from flowjoin_log._columns import TIMES, cut_into_chunks, cut_into_slices, plain_text
 
 __all__ = ["JsonLinesWriter"]
 
 _ROWS: Final = 64  # in a slice, written without compiled code: a flow has about a hundred members, so about 2 ms
+_FLOATS: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
 _QUOTED: Final = frozenset({DataType.MAC_ADDRESS, DataType.IPV4_ADDRESS, DataType.IPV6_ADDRESS})
 
 
@@ -63,7 +64,7 @@ class JsonLinesWriter:
     def _members(self, batch: FlowBatch, element: InformationElement) -> Iterable[str]:
         """Each row's member of an element; empty for the element's default."""
         prefix, default = _prefix(element), element.default
-        text = _json_text(element.data_type, iso_times=self._iso_times)
+        text = _json_text(element, iso_times=self._iso_times)
         return batch.map_distinct(  # type: ignore[return-value]  # the function gives str
             element.name, lambda value: "" if value == default else prefix + text(value)
         )
@@ -71,36 +72,26 @@ class JsonLinesWriter:
     def _piece(self, batch: FlowBatch, element: InformationElement, before: bytes) -> Piece:
         """One member of each object, with what stands before it."""
         prefix = before + _prefix(element).encode()
-        text = _json_text(element.data_type, iso_times=self._iso_times)
+        text = _json_text(element, iso_times=self._iso_times)
         column = batch.column(element.name)
         if text is str and isinstance(column, NumberColumn):
             return Decimal(column, prefix)
         if element.data_type is DataType.IPV4_ADDRESS and isinstance(column, PackedColumn):
             return Dotted(column, prefix + b'"', b'"')
-        return chosen(batch.map_distinct(element.name, text), prefix=prefix)
+        return chosen_of(batch, element.name, text, prefix=prefix)
 
 
 def _prefix(element: InformationElement) -> str:
     return json.dumps(element.name) + ":"
 
 
-def _json_text(data_type: DataType, *, iso_times: bool) -> Callable[[object], str]:
+def _json_text(element: InformationElement, *, iso_times: bool) -> Callable[[object], str]:
+    data_type = element.data_type
     if data_type is DataType.STRING:
         return lambda value: json.dumps(value, ensure_ascii=False)
-    if data_type in _QUOTED:
-        return lambda value: f'"{value}"'
-    if data_type in FLOATS:
-        # JSON has no words for what is no number; these are the strings of its mapping for Protocol Buffers.
-        return lambda value: repr(value) if math.isfinite(value) else f'"{_word(value)}"'  # type: ignore[arg-type]
-    if data_type is DataType.BOOLEAN:
-        return plain_text(data_type, iso_times=iso_times)
-    if data_type.default == b"" or (data_type in TICKS_PER_SECOND and iso_times):
-        text = plain_text(data_type, iso_times=iso_times)
+    if data_type in _FLOATS:  # what is no number is a string: JSON has no words for it
+        return lambda value: json.dumps(json_value(element, value))  # type: ignore[arg-type]  # values of the element
+    text = plain_text(element, iso_times=iso_times)
+    if data_type in _QUOTED or isinstance(element.default, bytes) or (data_type in TIMES and iso_times):
         return lambda value: f'"{text(value)}"'
-    return str
-
-
-def _word(value: object) -> str:
-    if value != value:
-        return "NaN"
-    return "Infinity" if value == math.inf else "-Infinity"
+    return text if data_type is DataType.BOOLEAN else str

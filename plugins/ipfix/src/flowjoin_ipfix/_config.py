@@ -1,0 +1,113 @@
+"""The keys under ``exporters: [{type: ipfix, …}]``."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from flowjoin.api import Bounds, Duration, Key, Octets
+
+__all__ = ["Address", "IpfixConfig", "TlsConfig", "parse_address"]
+
+_DEFAULT_PORT: Final = 4739  # IANA: ipfix
+_LEAST_MESSAGE: Final = 512  # what Antrea allows; a Template of its flows hardly fits
+_LONGEST_NAME: Final = 253  # RFC 1035 section 2.3.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a collector listens.
+
+    Attributes:
+        host: a name, or an address without brackets.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Read ``host:port`` or ``host``; an IPv6 address stands in brackets.
+
+    Raises:
+        ValueError: with the sentence for the operator.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(_DEFAULT_PORT)
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535):
+        raise ValueError(f'address: "{text[:100]}" has no port from 1 to 65535; write text such as "collector:4739"')
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            raise ValueError(f'address: "{host[:100]}" in brackets is not an IPv6 address') from None
+    elif ":" in host or "[" in host or "]" in host:
+        raise ValueError(f'address: "{text[:100]}" needs brackets around the IPv6 address, as in "[2001:db8::5]:4739"')
+    elif not host or len(host) > _LONGEST_NAME or not host.isprintable() or " " in host or "/" in host:
+        raise ValueError(f'address: "{host[:100]}" is neither an address nor a host name')
+    return Address(host=host, port=int(port))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """How the collector is verified, and what we show it. The files are read at each connect."""
+
+    ca: Annotated[Path | None, "PEM file of the authorities to trust; without it the system's"] = None
+    certificate: Annotated[Path | None, "PEM file of our certificate and its chain, for mutual TLS"] = None
+    key: Annotated[Path | None, "PEM file of the certificate's key, not encrypted"] = None
+    server_name: Annotated[str, "the name the collector's certificate must have; empty: the host of address"] = ""
+    min_version: Annotated[Literal["VersionTLS12", "VersionTLS13"], "the oldest version to speak"] = "VersionTLS12"
+    insecure_skip_verify: Annotated[bool, "take any certificate: anybody in between can read and change flows"] = False
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key are given together or not at all")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IpfixConfig:
+    """Where flows are sent, and as what."""
+
+    address: Annotated[str, "the collector: host or host:port (4739), an IPv6 address in brackets"]
+    protocol: Annotated[Literal["tcp", "udp", "tls"], "tls is TLS over TCP"] = "tcp"
+    tls: Annotated[TlsConfig | None, "with protocol tls"] = None
+    record_format: Annotated[Literal["IPFIX", "JSON"], "JSON: an object and a line break for each flow"] = "IPFIX"
+    template: Annotated[
+        Literal["aggregator", "proxy", "agent"], "whose elements, in whose order: those of which part of Antrea"
+    ] = "aggregator"
+    include_k8s_names: Annotated[bool, Key("includeK8sNames"), "names of Pods, Nodes, Services and policies"] = True
+    include_k8s_uids: Annotated[bool, Key("includeK8sUIDs"), "UUIDs of the same"] = False
+    include_extra_elements: Annotated[bool, "after the template's elements all others that the flows have"] = False
+    observation_domain_id: Annotated[
+        int | None, Key("observationDomainID"), Bounds(0, 4294967295), "without it: made from the cluster's UUID"
+    ] = None
+    template_refresh_timeout: Annotated[Duration, Bounds(1), "udp: Templates are sent again so often"] = Duration(600.0)
+    max_ipfix_msg_size: Annotated[
+        int, Key("maxIPFIXMsgSize"), Bounds(0, 65535), "octets of a Message, at least 512; 0: what the path carries"
+    ] = 0
+    resend_interval: Annotated[
+        Duration, Bounds(0, 3600), "tcp and tls: what was sent so long before a connection was lost goes again"
+    ] = Duration(5.0)
+    resend_buffer: Annotated[Octets, Bounds(0), "tcp and tls: the most that is kept in memory for that"] = Octets(
+        64 * 1024 * 1024
+    )
+    connect_timeout: Annotated[Duration, Bounds(0.1, 3600), "for the connection and the TLS handshake"] = Duration(10.0)
+    send_timeout: Annotated[
+        Duration, Bounds(0.1, 3600), "a collector that takes nothing for so long is connected to anew"
+    ] = Duration(60.0)
+
+    def __post_init__(self) -> None:
+        parse_address(self.address)
+        if self.tls is not None and self.protocol == "tcp":
+            raise ValueError("tls is given: write protocol: tls")
+        if self.tls is not None and self.protocol == "udp":
+            raise ValueError("tls over udp (DTLS) is not supported yet; use protocol: tls, which is TLS over TCP")
+        if 0 < self.max_ipfix_msg_size < _LEAST_MESSAGE:
+            raise ValueError(f"maxIPFIXMsgSize is 0 or at least {_LEAST_MESSAGE}, not {self.max_ipfix_msg_size}")
