@@ -16,16 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from flowjoin._kernel import row_writing
-from flowjoin.api import DataType, FlowBatch
-from flowjoin.api.writers import (
-    Chosen,
-    Dotted,
-    Fixed,
-    NetworkOrder,
-    NumberColumn,
-    PackedColumn,
-    Piece,
-)
+from flowjoin.api import FlowBatch
+from flowjoin.api.writers import Fixed, NetworkOrder, NumberColumn, PackedColumn, Piece, TextStyle, texts_of
 from flowjoin_log._columns import columns_of
 from flowjoin_log._csv import CsvWriter, quote_rfc4180
 from flowjoin_log._json_lines import JsonLinesWriter
@@ -57,11 +49,6 @@ def json_of(batch: FlowBatch) -> None:
         pass
 
 
-def _with_length(value: Any) -> bytes:
-    octets = value if isinstance(value, bytes) else str(value).encode()
-    return bytes([len(octets)]) + octets if len(octets) < 128 else b"\xff" + len(octets).to_bytes(2, "big") + octets
-
-
 def ipfix_of(batch: FlowBatch) -> None:
     pieces: list[Piece] = []
     for element in batch.schema.elements:
@@ -71,31 +58,19 @@ def ipfix_of(batch: FlowBatch) -> None:
         elif isinstance(column, PackedColumn):
             pieces.append(Fixed(column))
         else:
-            codes, values = column.distinct()  # type: ignore[union-attr]
-            pieces.append(Chosen(codes, list(map(_with_length, values))))
+            pieces.append(texts_of(batch, element.name, TextStyle.IPFIX))
     row_writing.write_rows(pieces, len(batch))
 
 
 def native_of(batch: FlowBatch) -> None:
-    """ClickHouse's Native format: numbers are sent as they lie, texts and addresses written column by column."""
+    """ClickHouse's Native format: numbers and addresses are sent as they lie, texts written column by column."""
     block = []
     for element in batch.schema.elements:
         column: Any = batch.column(element.name)
-        if isinstance(column, NumberColumn):
-            block.append(column.buffer)
-        elif element.data_type is DataType.IPV4_ADDRESS:
-            lengths = [bytes([length]) for length in range(16)]
-            texts = row_writing.write_rows([Dotted(column)], len(batch))
-            ends = texts[1].tolist()
-            sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
-            block += [
-                b"".join(lengths[size] + texts[0][end - size : end] for size, end in zip(sizes, ends, strict=True))
-            ]
-        elif isinstance(column, PackedColumn):
+        if isinstance(column, NumberColumn | PackedColumn):
             block.append(column.buffer)
         else:
-            codes, values = column.distinct()
-            block.append(row_writing.write_rows([Chosen(codes, list(map(_with_length, values)))], len(batch))[0])
+            block.append(row_writing.write_rows([texts_of(batch, element.name, TextStyle.NATIVE)], len(batch))[0])
     b"".join(block)
 
 

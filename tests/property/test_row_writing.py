@@ -9,10 +9,10 @@ from compiled_kernel import require_compiled_kernel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowjoin._kernel.row_writing import write_rows_plainly
+from flowjoin._kernel.row_writing import encode_texts_plainly, write_rows_plainly
 from flowjoin._model.column_building import column_of
 from flowjoin._model.information_element import DataType, ElementId, InformationElement
-from flowjoin.api.writers import Chosen, Constant, Decimal, Dotted, Fixed, NetworkOrder, Piece, write_rows
+from flowjoin.api.writers import Chosen, Constant, Decimal, Dotted, Fixed, NetworkOrder, Piece, TextStyle, write_rows
 
 INTEGERS = {
     DataType.UNSIGNED8: (0, 2**8 - 1),
@@ -69,7 +69,19 @@ def pieces(draw: st.DrawFn, rows: int) -> Piece:
 @given(st.integers(0, 40).flatmap(lambda rows: st.tuples(st.just(rows), st.lists(pieces(rows), max_size=8))))
 def test_both_writers_write_the_same(case: tuple[int, list[Piece]]) -> None:
     rows, given_pieces = case
-    assert write_rows(given_pieces, rows) == write_rows_plainly(given_pieces, rows)
+    assert write_rows(given_pieces, rows) == write_rows_plainly(given_pieces, rows, 0, rows)
+    part = rows // 3, rows - rows // 4
+    assert write_rows(given_pieces, rows, *part) == write_rows_plainly(given_pieces, rows, *part)
+
+
+@given(
+    st.lists(st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from('",\r\n\\\t\x7f\x00')))), SHORT
+)
+def test_both_write_texts_the_same_in_every_style(texts: list[str], prefix: bytes) -> None:
+    from flowjoin._kernel._writers import encode_texts
+
+    for style in TextStyle:
+        assert encode_texts(texts, prefix, style) == encode_texts_plainly(texts, prefix, style)
 
 
 def test_every_number_of_few_digits_and_every_power_of_ten_is_written_right() -> None:
@@ -81,6 +93,22 @@ def test_every_number_of_few_digits_and_every_power_of_ten_is_written_right() ->
     octets, ends = write_rows([Decimal(column), Constant(b"\n")], len(numbers))
     assert octets.decode().split() == list(map(str, numbers))
     assert ends[-1] == len(octets)
+
+
+def test_lengths_are_written_as_either_format_has_them() -> None:
+    from flowjoin._kernel._writers import encode_texts
+
+    texts = ["x" * length for length in (0, 127, 128, 254, 255, 16_383, 16_384, 65_535)]
+    for style in (TextStyle.IPFIX, TextStyle.NATIVE):
+        assert encode_texts(texts, b"", style) == encode_texts_plainly(texts, b"", style)
+    for encode in (encode_texts, encode_texts_plainly):
+        with pytest.raises(ValueError):
+            encode(["x" * 65_536], b"", TextStyle.IPFIX)
+
+
+def test_rows_that_are_not_there_are_refused() -> None:
+    with pytest.raises(ValueError):
+        write_rows([], 3, 2, 4)
 
 
 def test_a_code_that_stands_for_nothing_is_refused() -> None:

@@ -8,44 +8,22 @@ nothing is checked within one. Invariant: the caller has checked lengths and for
 from array import array
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
 from flowjoin._kernel.row_writing import Chosen, Constant, Decimal, Dotted, Fixed, NetworkOrder
 
-__all__ = ["write_rows"]
+__all__ = ["encode_texts", "write_rows"]
 
 cdef extern from "compiled/octets.h" nogil:
     uint64_t load_number(const uint8_t* at, unsigned size) noexcept
     uint32_t load32(const void* at) noexcept
     bint is_zero(const uint8_t* at, size_t size) noexcept
 
-cdef extern from *:
-    """
-    static const char PAIRS[] =
-        "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
-        "5051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
-    static inline uint8_t *write_decimal(uint8_t *to, uint64_t value) {
-        uint8_t digits[20];
-        unsigned at = 20;
-        while (value >= 100) {
-            unsigned pair = (unsigned)(value % 100) * 2;
-            value /= 100;
-            digits[--at] = PAIRS[pair + 1];
-            digits[--at] = PAIRS[pair];
-        }
-        if (value >= 10) {
-            digits[--at] = PAIRS[value * 2 + 1];
-            digits[--at] = PAIRS[value * 2];
-        } else {
-            digits[--at] = '0' + (uint8_t)value;
-        }
-        memcpy(to, digits + at, 20 - at);
-        return to + (20 - at);
-    }
-    """
-    uint8_t* write_decimal(uint8_t* to, uint64_t value) noexcept nogil
+cdef extern from "compiled/writing.h" nogil:
+    uint8_t* write_decimal(uint8_t* to, uint64_t value) noexcept
 
 cdef enum Kind:
     CONSTANT
@@ -84,7 +62,7 @@ cdef inline Text text_of(bytes octets) noexcept:
     return text
 
 
-def write_rows(pieces, Py_ssize_t rows):
+def write_rows(pieces, Py_ssize_t rows, Py_ssize_t first, Py_ssize_t last):
     """As ``row_writing.write_rows``, which has made its checks."""
     cdef Py_ssize_t count = len(pieces), at, row, longest = 0, room, used, text
     cdef Part* parts
@@ -100,21 +78,21 @@ def write_rows(pieces, Py_ssize_t rows):
     cdef const uint8_t[:] view
     cdef uint64_t[:] ends
     held = []  # what the parts point into
-    made = array("Q", bytes(8 * rows))
+    made = array("Q", bytes(8 * (last - first)))
     parts = <Part*>calloc(count + 1, sizeof(Part))
     if parts == NULL:
         raise MemoryError
     try:
         for at in range(count):
             longest += prepare(parts + at, pieces[at], held)
-        room = 4096 + longest + rows * (longest if longest < 1024 else 1024)
+        room = 4096 + longest + (last - first) * (longest if longest < 1024 else 1024)
         buffer = <uint8_t*>malloc(room)
         if buffer == NULL:
             raise MemoryError
-        if rows:
+        if last > first:
             ends = made
         used = 0
-        for row in range(rows):
+        for row in range(first, last):
             if room - used < longest:
                 room += room // 2 + longest
                 larger = <uint8_t*>realloc(buffer, room)
@@ -165,7 +143,7 @@ def write_rows(pieces, Py_ssize_t rows):
                         number = 0 - <uint64_t>negative
                     to = write_decimal(to, number)
             used = to - buffer
-            ends[row] = used
+            ends[row - first] = used
         return PyBytes_FromStringAndSize(<char*>buffer, used), made
     finally:
         for at in range(count):
@@ -230,3 +208,89 @@ cdef const uint8_t* octets_of(view, list held) except? NULL:
     octets = view.cast("B")
     held.append(octets)
     return &octets[0]
+
+
+cdef extern from "compiled/writing.h" nogil:
+    uint8_t* write_json(uint8_t* to, const uint8_t* text, Py_ssize_t length) noexcept
+
+cdef enum:  # TextStyle
+    PLAIN
+    ONE_LINE
+    RFC4180
+    JSON
+    IPFIX
+    NATIVE
+
+
+def encode_texts(values, bytes prefix, int style):
+    """As ``row_writing.encode_texts_plainly``."""
+    cdef Py_ssize_t length, rest, at, room = 1024, before = PyBytes_GET_SIZE(prefix)
+    cdef const uint8_t* text
+    cdef uint8_t* buffer = <uint8_t*>malloc(room)
+    cdef uint8_t* to
+    cdef uint8_t* larger
+    cdef bint needs_quotes
+    cdef list made = []
+    if buffer == NULL:
+        raise MemoryError
+    try:
+        for value in values:
+            text = <const uint8_t*>PyUnicode_AsUTF8AndSize(value, &length)
+            if room < before + 6 * length + 10:
+                room = 2 * (before + 6 * length + 10)
+                larger = <uint8_t*>realloc(buffer, room)
+                if larger == NULL:
+                    raise MemoryError
+                buffer = larger
+            memcpy(buffer, PyBytes_AS_STRING(prefix), before)
+            to = buffer + before
+            if style == JSON:
+                to = write_json(to, text, length)
+            elif style == PLAIN or style == IPFIX or style == NATIVE:
+                if style == NATIVE:
+                    rest = length
+                    while rest > 127:
+                        to[0] = <uint8_t>(rest & 127 | 128)
+                        to += 1
+                        rest >>= 7
+                    to[0] = <uint8_t>rest
+                    to += 1
+                elif style == IPFIX:
+                    if length > 65535:
+                        raise ValueError(f"{length} octets are more than a field can have")
+                    if length >= 255:
+                        to[0] = 255
+                        to[1] = <uint8_t>(length >> 8)
+                        to += 2
+                    to[0] = <uint8_t>length
+                    to += 1
+                memcpy(to, text, length)
+                to += length
+            elif style == ONE_LINE:
+                for at in range(length):
+                    to[at] = c" " if text[at] == c"\n" or text[at] == c"\r" else text[at]
+                to += length
+            else:
+                needs_quotes = False
+                for at in range(length):
+                    if text[at] == c'"' or text[at] == c"," or text[at] == c"\n" or text[at] == c"\r":
+                        needs_quotes = True
+                        break
+                if not needs_quotes:
+                    memcpy(to, text, length)
+                    to += length
+                else:
+                    to[0] = c'"'
+                    to += 1
+                    for at in range(length):
+                        if text[at] == c'"':
+                            to[0] = c'"'
+                            to += 1
+                        to[0] = text[at]
+                        to += 1
+                    to[0] = c'"'
+                    to += 1
+            made.append(PyBytes_FromStringAndSize(<char*>buffer, to - buffer))
+    finally:
+        free(buffer)
+    return made

@@ -15,8 +15,10 @@ from flowjoin._kernel.row_writing import (
     Fixed,
     NetworkOrder,
     Piece,
+    TextStyle,
     chosen_of,
     rows_per_slice,
+    texts_of,
     write_rows,
 )
 from flowjoin._model.columns import DictionaryColumn, NumberColumn, PackedColumn
@@ -32,7 +34,9 @@ __all__ = [
     "NumberColumn",
     "PackedColumn",
     "Piece",
+    "TextStyle",
     "chosen_of",
     "rows_per_slice",
+    "texts_of",
     "write_rows",
 ]

@@ -15,11 +15,12 @@ from flowjoin.api.writers import (
     NumberColumn,
     PackedColumn,
     Piece,
+    TextStyle,
     chosen_of,
     rows_per_slice,
-    write_rows,
+    texts_of,
 )
-from flowjoin_log._columns import ADDRESSES, TIMES, cut_into_chunks, cut_into_slices, plain_text
+from flowjoin_log._columns import ADDRESSES, TIMES, cut_into_slices, plain_text, written_lines
 from flowjoin_log._pretty import PRETTY
 
 __all__ = ["CsvWriter", "quote_nothing", "quote_rfc4180"]
@@ -65,6 +66,7 @@ class CsvWriter:
         """
         self._columns = tuple(columns)
         self._quote = quote
+        self._style = TextStyle.RFC4180 if quote is quote_rfc4180 else TextStyle.ONE_LINE
         self._pretty_print = pretty_print
         self._iso_times = iso_times
         self._unset_addresses_empty = unset_addresses_empty
@@ -78,7 +80,7 @@ class CsvWriter:
         """Whole lines, a slice of the batch at a time."""
         for part in cut_into_slices(batch, rows_per_slice(_ROWS)):
             pieces = [self._piece(part, name, b"," if at else b"") for at, name in enumerate(self._columns)]
-            yield from cut_into_chunks(*write_rows([*pieces, Constant(b"\n")], len(part)), _ROWS)
+            yield from written_lines([*pieces, Constant(b"\n")], len(part), at_once=_ROWS)
 
     def _piece(self, batch: FlowBatch, name: str, before: bytes) -> Piece:
         """One field of each line, with what stands before it."""
@@ -93,6 +95,8 @@ class CsvWriter:
             element.data_type not in _TEXTS or (element.data_type in TIMES and not self._iso_times)
         ):
             return Decimal(column, before)
+        if element.data_type is DataType.STRING:
+            return texts_of(batch, name, self._style, prefix=before)
         text, quote = plain_text(element, iso_times=self._iso_times), self._quote
         return chosen_of(batch, name, lambda value: quote(text(value)), prefix=before)
 

@@ -14,15 +14,17 @@ from flowjoin.api.writers import (
     NumberColumn,
     PackedColumn,
     Piece,
+    TextStyle,
     chosen_of,
     rows_per_slice,
-    write_rows,
+    texts_of,
 )
 from flowjoin.wire import json_value
-from flowjoin_log._columns import TIMES, cut_into_chunks, cut_into_slices, plain_text
+from flowjoin_log._columns import TIMES, cut_into_slices, plain_text, written_lines
 
 __all__ = ["JsonLinesWriter"]
 
+_PIECE_ROWS: Final = 256  # for which pieces are made at once
 _ROWS: Final = 64  # in a slice, written without compiled code: a flow has about a hundred members, so about 2 ms
 _FLOATS: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
 _QUOTED: Final = frozenset({DataType.MAC_ADDRESS, DataType.IPV4_ADDRESS, DataType.IPV6_ADDRESS})
@@ -51,7 +53,7 @@ class JsonLinesWriter:
             *schema.elements,
             *(schema.registry.by_name(name) for name in dict.fromkeys(self._extra) if name not in schema),
         )
-        rows_at_once = _ROWS if self._omit_defaults else rows_per_slice(_ROWS)
+        rows_at_once = _ROWS if self._omit_defaults else rows_per_slice(_PIECE_ROWS)
         for part in cut_into_slices(batch, rows_at_once):
             if self._omit_defaults:
                 columns = [self._members(part, element) for element in elements]
@@ -59,7 +61,7 @@ class JsonLinesWriter:
                 yield "".join("{" + ",".join(row) + "}\n" for row in rows).encode()
                 continue
             pieces = [self._piece(part, element, b"," if at else b"{") for at, element in enumerate(elements)]
-            yield from cut_into_chunks(*write_rows([*pieces, Constant(b"}\n")], len(part)), _ROWS)
+            yield from written_lines([*pieces, Constant(b"}\n")], len(part), at_once=_ROWS)
 
     def _members(self, batch: FlowBatch, element: InformationElement) -> Iterable[str]:
         """Each row's member of an element; empty for the element's default."""
@@ -78,6 +80,8 @@ class JsonLinesWriter:
             return Decimal(column, prefix)
         if element.data_type is DataType.IPV4_ADDRESS and isinstance(column, PackedColumn):
             return Dotted(column, prefix + b'"', b'"')
+        if element.data_type is DataType.STRING:
+            return texts_of(batch, element.name, TextStyle.JSON, prefix=prefix)
         return chosen_of(batch, element.name, text, prefix=prefix)
 
 
