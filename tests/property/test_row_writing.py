@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from flowjoin._kernel.row_writing import encode_texts_plainly, write_rows_plainly
 from flowjoin._model.column_building import column_of
 from flowjoin._model.information_element import DataType, ElementId, InformationElement
-from flowjoin.api.writers import Chosen, Constant, Decimal, Dotted, Fixed, NetworkOrder, Piece, TextStyle, write_rows
+from flowjoin.api.writers import (
+    Chosen,
+    Constant,
+    Decimal,
+    Dotted,
+    Fixed,
+    Hexadecimal,
+    NetworkOrder,
+    Piece,
+    TextStyle,
+    write_rows,
+)
 
 INTEGERS = {
     DataType.UNSIGNED8: (0, 2**8 - 1),
@@ -42,7 +53,7 @@ def pieces(draw: st.DrawFn, rows: int) -> Piece:
     def values(of: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(of, min_size=rows, max_size=rows))
 
-    kind = draw(st.sampled_from([Constant, Chosen, Decimal, Dotted, Fixed, NetworkOrder]))
+    kind = draw(st.sampled_from([Constant, Chosen, Decimal, Dotted, Fixed, Hexadecimal, NetworkOrder]))
     if kind is Constant:
         return Constant(draw(st.binary(max_size=300)))
     if kind is Chosen:
@@ -55,10 +66,11 @@ def pieces(draw: st.DrawFn, rows: int) -> Piece:
         addresses = values(st.sampled_from(["0.0.0.0", "1.22.133.255", "10.0.0.9"]))
         unset = draw(st.one_of(st.none(), SHORT))
         return Dotted(column_of(element(DataType.IPV4_ADDRESS), addresses), draw(SHORT), draw(SHORT), unset)  # type: ignore[arg-type]
-    if kind is Fixed:
+    if kind is Fixed or kind is Hexadecimal:
         width = draw(st.integers(1, 20))
         octets = values(st.binary(min_size=width, max_size=width))
-        return Fixed(column_of(element(DataType.OCTET_ARRAY, width), octets))  # type: ignore[arg-type]
+        packed: Any = column_of(element(DataType.OCTET_ARRAY, width), octets)
+        return Fixed(packed) if kind is Fixed else Hexadecimal(packed, draw(SHORT), draw(SHORT))
     if kind is NetworkOrder and draw(st.booleans()):
         return NetworkOrder(column_of(element(DataType.FLOAT64), values(st.floats())))  # type: ignore[arg-type]
     data_type = draw(st.sampled_from(list(INTEGERS)))

@@ -13,7 +13,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, u
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
-from flowjoin._kernel.row_writing import Chosen, Constant, Decimal, Dotted, Fixed, NetworkOrder
+from flowjoin._kernel.row_writing import Chosen, Constant, Decimal, Dotted, Fixed, Hexadecimal, NetworkOrder
 
 __all__ = ["encode_texts", "write_rows"]
 
@@ -23,6 +23,7 @@ cdef extern from "compiled/octets.h" nogil:
     bint is_zero(const uint8_t* at, size_t size) noexcept
 
 cdef extern from "compiled/writing.h" nogil:
+    const char* HEX
     uint8_t* write_decimal(uint8_t* to, uint64_t value) noexcept
 
 cdef enum Kind:
@@ -33,6 +34,7 @@ cdef enum Kind:
     DOTTED
     OCTETS
     SWAPPED
+    DIGITS
 
 cdef struct Text:
     const uint8_t* octets
@@ -127,6 +129,14 @@ def write_rows(pieces, Py_ssize_t rows, Py_ssize_t first, Py_ssize_t last):
                 elif part.kind == OCTETS:
                     memcpy(to, part.values + row * part.size, part.size)
                     to += part.size
+                elif part.kind == DIGITS:
+                    value = part.values + row * part.size
+                    to = put(to, &part.prefix)
+                    for octet in range(part.size):
+                        to[0] = HEX[value[octet] >> 4]
+                        to[1] = HEX[value[octet] & 15]
+                        to += 2
+                    to = put(to, &part.suffix)
                 elif part.kind == SWAPPED:
                     value = part.values + (row + 1) * part.size
                     for octet in range(part.size):
@@ -190,6 +200,10 @@ cdef Py_ssize_t prepare(Part* part, piece, list held) except -1:
     if kind is Fixed:
         part.kind = OCTETS
         return part.size
+    if kind is Hexadecimal:
+        part.kind = DIGITS
+        part.prefix, part.suffix = text_of(piece.prefix), text_of(piece.suffix)
+        return part.prefix.length + 2 * part.size + part.suffix.length
     assert kind is Dotted, "no other piece"
     part.kind = DOTTED
     part.prefix, part.suffix = text_of(piece.prefix), text_of(piece.suffix)

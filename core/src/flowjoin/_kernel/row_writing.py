@@ -28,6 +28,7 @@ __all__ = [
     "Decimal",
     "Dotted",
     "Fixed",
+    "Hexadecimal",
     "NetworkOrder",
     "Piece",
     "TextStyle",
@@ -104,13 +105,28 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
+class Hexadecimal:
+    """A fixed number of octets as lower-case hexadecimal digits.
+
+    Attributes:
+        column: of them.
+        prefix: written before them.
+        suffix: written behind them.
+    """
+
+    column: PackedColumn
+    prefix: bytes = b""
+    suffix: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkOrder:
     """A number or time in its natural width, its highest octet first."""
 
     column: NumberColumn
 
 
-Piece: TypeAlias = Constant | Chosen | Decimal | Dotted | Fixed | NetworkOrder
+Piece: TypeAlias = Constant | Chosen | Decimal | Dotted | Fixed | Hexadecimal | NetworkOrder
 
 
 class TextStyle(enum.IntEnum):
@@ -251,7 +267,7 @@ def _check(piece: Piece, rows: int) -> None:
         case Dotted(packed):
             if packed.width != 4:
                 raise ValueError(f"{packed.element.name}: no IPv4 addresses")
-        case Fixed():
+        case Fixed() | Hexadecimal():
             pass
     if len(piece.column) != rows:
         raise ValueError(f"{piece.column.element.name}: {len(piece.column)} values for {rows} rows")
@@ -269,6 +285,8 @@ def _texts(piece: Piece, rows: int) -> Iterable[bytes]:
             return _dotted(piece, _cut(packed))
         case Fixed(packed):
             return _cut(packed)
+        case Hexadecimal(packed, prefix, suffix):
+            return (prefix + octets.hex().encode() + suffix for octets in _cut(packed))
         case NetworkOrder(column):
             size = column.buffer.itemsize
             octets = column.buffer.tobytes()

@@ -4,7 +4,8 @@ A format says, once per batch, what each field of a row is made of (a *piece*); 
 in one go, by compiled code where it was built. For a format that goes by columns, one piece makes one column.
 
 Pieces: ``Chosen`` (texts made once per distinct value, by code), ``Decimal`` (digits of a number), ``Dotted`` (an IPv4
-address as text), ``NetworkOrder`` (a number, its highest octet first), ``Fixed`` (octets as they are), ``Constant``.
+address as text), ``NetworkOrder`` (a number, its highest octet first), ``Fixed`` (octets as they are),
+``Hexadecimal`` (their digits), ``Constant``.
 """
 
 from flowjoin._kernel.row_writing import (
@@ -13,6 +14,7 @@ from flowjoin._kernel.row_writing import (
     Decimal,
     Dotted,
     Fixed,
+    Hexadecimal,
     NetworkOrder,
     Piece,
     TextStyle,
@@ -30,6 +32,7 @@ __all__ = [
     "DictionaryColumn",
     "Dotted",
     "Fixed",
+    "Hexadecimal",
     "NetworkOrder",
     "NumberColumn",
     "PackedColumn",

@@ -11,6 +11,7 @@ from flowjoin.api.writers import (
     Constant,
     Decimal,
     Dotted,
+    Hexadecimal,
     NumberColumn,
     PackedColumn,
     Piece,
@@ -80,6 +81,8 @@ class JsonLinesWriter:
             return Decimal(column, prefix)
         if element.data_type is DataType.IPV4_ADDRESS and isinstance(column, PackedColumn):
             return Dotted(column, prefix + b'"', b'"')
+        if element.data_type is DataType.OCTET_ARRAY and isinstance(column, PackedColumn):
+            return Hexadecimal(column, prefix + b'"', b'"')
         if element.data_type is DataType.STRING:
             return texts_of(batch, element.name, TextStyle.JSON, prefix=prefix)
         return chosen_of(batch, element.name, text, prefix=prefix)
