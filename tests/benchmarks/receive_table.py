@@ -9,6 +9,7 @@ do not know and join nothing. A collector that is not installed is left out.
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import shutil
 import signal
@@ -58,6 +59,7 @@ async def receive(protocol: Any, form: str) -> None:
         address=Endpoint(host="127.0.0.1", port=0),
         limits=CollectorLimits(receive_buffer_octets=64 << 20),
     )
+    gc.freeze()  # as flowjoin run does
     aggregation = Aggregation(kernel, lambda batch: None, trio.lowlevel.checkpoint)
     async with (
         open_collector(

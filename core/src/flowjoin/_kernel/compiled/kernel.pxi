@@ -273,7 +273,12 @@ cdef class CompiledKernel:
             if len(sequences) > 1:  # the first is the one quiet longest
                 del sequences[number]
                 sequences[number] = tracker
-            tracker._expect_after(sequence, records)
+            # as SequenceTracker does when what it expected came
+            tracker._stray_next = -1
+            tracker._expected = <uint32_t>(sequence + records)
+            tracker._is_exact = True
+            if records:
+                tracker._has_records = True
             return 0
         self.sequence_lost += self.decoder.follow_sequence(known.state, number, sequence, records)
         return 0
