@@ -22,6 +22,7 @@ async def run_blocking(call: Callable[[threading.Event], T], limiter: trio.Capac
     left to itself, and whatever it gives or raises is lost.
     """
     stop = threading.Event()
+    error: Exception | None = None
     async with trio.open_nursery() as nursery:
         with trio.CancelScope(shield=True) as scope:
 
@@ -33,6 +34,11 @@ async def run_blocking(call: Callable[[threading.Event], T], limiter: trio.Capac
                     scope.deadline = trio.current_time() + STOP_SECONDS
 
             nursery.start_soon(watch)
-            result = await trio.to_thread.run_sync(call, stop, abandon_on_cancel=True, limiter=limiter)
+            try:
+                result = await trio.to_thread.run_sync(call, stop, abandon_on_cancel=True, limiter=limiter)
+            except Exception as exc:  # noqa: BLE001 - raised below, outside the nursery, which would wrap it
+                error = exc
         nursery.cancel_scope.cancel()
+    if error is not None:
+        raise error
     return result
