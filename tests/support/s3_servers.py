@@ -289,8 +289,9 @@ class StandIn:
         if answer.drop or answer.hang:
             handler.close_connection = True
             return
-        handler.send_response(answer.status)
-        for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+        handler.send_response_only(answer.status)
+        usual_headers = {"Content-Length": str(len(answer.body)), "Date": handler.date_time_string()}
+        for name, value in {**usual_headers, **answer.headers}.items():
             handler.send_header(name, value)
         handler.end_headers()
         if handler.command != "HEAD":

@@ -39,6 +39,8 @@ class _S3Client(Protocol):
     def complete_multipart_upload(self, **parameters: object) -> Answer: ...
     def abort_multipart_upload(self, **parameters: object) -> Answer: ...
     def close(self) -> None: ...
+    @property
+    def meta(self) -> Any: ...  # of botocore, which has no types
 
 
 class Stopped(Exception):
@@ -203,4 +205,14 @@ class Bucket:
                 user_agent_extra="flowjoin-s3",
             ),
         )
+        client.meta.events.register_last("before-parameter-build.s3.HeadBucket", _follow_no_redirect)
         return client
+
+
+def _follow_no_redirect(context: dict[str, Any], **_: object) -> None:
+    """Make botocore take this request for one that was redirected already.
+
+    It answers each redirect by looking into the bucket once more to learn the region. Where that look is redirected
+    too, without a region, it never ends; what answers so is no S3 but the portal of somebody's network.
+    """
+    context.setdefault("s3_redirect", {})["redirected"] = True
