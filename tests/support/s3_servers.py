@@ -68,6 +68,11 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def command(self) -> Sequence[str]:
+        """The program and its arguments."""
+        return self._command(self.port)
+
+    @property
     def url(self) -> str:
         host = "localhost" if self._scheme == "https" else "127.0.0.1"
         return f"{self._scheme}://{host}:{self.port}"
@@ -75,7 +80,7 @@ class Server:
     def start(self) -> None:
         """Returns when a bucket can be made."""
         self._process = subprocess.Popen(
-            self._command(self.port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+            self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
         )
         client = client_of(self.url, ca=self.ca)
         deadline = time.monotonic() + _PATIENCE
@@ -343,6 +348,7 @@ class Forwarder:
 
     Attributes:
         passed: octets passed on to the server.
+        when_passed: what to do, once, when so many octets have passed.
         cut_after: octets after which a connection to the server is cut; None: never.
         swallow_answers: the server gets all of a request, and its answer never arrives.
     """
@@ -354,6 +360,7 @@ class Forwarder:
         self.url = f"http://127.0.0.1:{self.port}"
         self.passed = 0
         self.cut_after: int | None = None
+        self.when_passed: tuple[int, Callable[[], object]] | None = None
         self.swallow_answers = False
         self.connections: set[socket.socket] = set()
         self._accept()
@@ -386,7 +393,11 @@ class Forwarder:
                 near, _ = self._listener.accept()
             except OSError:
                 return
-            far = socket.create_connection(("127.0.0.1", self._to))
+            try:
+                far = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                near.close()
+                continue
             self.connections |= {near, far}
             threading.Thread(target=self._pass_requests, args=(near, far), daemon=True).start()
             threading.Thread(target=self._pass_answers, args=(far, near), daemon=True).start()
@@ -395,6 +406,9 @@ class Forwarder:
         try:
             while octets := near.recv(65536):
                 self.passed += len(octets)
+                if self.when_passed is not None and self.passed >= self.when_passed[0]:
+                    (_, action), self.when_passed = self.when_passed, None
+                    action()
                 if self.cut_after is not None and self.passed >= self.cut_after:
                     break
                 far.sendall(octets)

