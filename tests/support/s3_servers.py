@@ -138,7 +138,8 @@ def weed(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None)
         *(f"-{name}={port}" for name, port in zip(names, inner, strict=False)),
         *("-s3", "-s3.ip.bind=127.0.0.1", f"-s3.port.grpc={inner[-1]}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-s3.config={settings}", "-s3.iam=false", "-s3.autoCreateBucket=false"),
-        *("-master.volumeSizeLimitMB=64", "-volume.max=50", "-volume.preStopSeconds=0"),
+        # each bucket takes seven volumes at once, empty or not
+        *("-master.volumeSizeLimitMB=64", "-volume.max=500", "-volume.preStopSeconds=0"),
     ]
     if certificate:
         fixed += [f"-s3.cert.file={certificate[0]}", f"-s3.key.file={certificate[1]}"]

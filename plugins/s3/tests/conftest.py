@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +97,15 @@ def secret_files(tmp_path: Path) -> tuple[Secret, Secret]:
 
 
 @pytest.fixture
-def bucket(request: pytest.FixtureRequest, weed_server: Server) -> str:
+def bucket(request: pytest.FixtureRequest, weed_server: Server) -> Iterator[str]:
     """A bucket of SeaweedFS for this test alone."""
-    name = f"flows-{abs(hash(request.node.nodeid)):x}"
-    client = weed_server.client()
-    client.create_bucket(Bucket=name)
-    client.close()
-    return name
+    name = f"flows-{zlib.crc32(request.node.nodeid.encode()):x}"
+    with closing(weed_server.client()) as client:
+        client.create_bucket(Bucket=name)
+        yield name
+        for each in client.list_objects_v2(Bucket=name).get("Contents", ()):
+            client.delete_object(Bucket=name, Key=each["Key"])
+        client.delete_bucket(Bucket=name)
 
 
 @pytest.fixture

@@ -355,7 +355,7 @@ async def test_cancelled_while_the_server_is_silent_it_leaves_soon_and_nothing_i
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery, open_s3(config, RecordingContext()) as exporter:
             nursery.start_soon(exporter.export, LARGE)
-            await trio.to_thread.run_sync(arrived.wait)
+            await trio.to_thread.run_sync(arrived.wait, abandon_on_cancel=True)
             started = trio.current_time()
             nursery.cancel_scope.cancel()
     assert trio.current_time() - started < 10

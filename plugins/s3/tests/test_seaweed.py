@@ -227,7 +227,7 @@ async def test_cancelled_in_mid_upload_nothing_is_seen_and_the_next_try_is_whole
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(exporter.export, LARGE)
-                await trio.to_thread.run_sync(reached.wait)
+                await trio.to_thread.run_sync(reached.wait, abandon_on_cancel=True)
                 nursery.cancel_scope.cancel()
         assert objects_in(weed_server, bucket) == {}
         with closing(weed_server.client()) as client:
