@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-from flowjoin.api import ConfigError, DataType, ElementRegistry
+from flowjoin.api import ConfigError, DataType, ElementRegistry, Value
 
 __all__ = [
     "ADDRESSES",
@@ -14,6 +14,7 @@ __all__ = [
     "LABELS",
     "TICKS_PER_SECOND",
     "TIME_INSERTED",
+    "DistinctTexts",
     "columns_of",
     "iso_time",
     "plain_text",
@@ -100,6 +101,36 @@ TICKS_PER_SECOND: Final = {
     DataType.DATE_TIME_NANOSECONDS: 10**9,
 }
 _LATEST_SECOND: Final = 253_402_300_799  # 9999-12-31T23:59:59Z: a calendar with four digits ends there
+
+
+class DistinctTexts:
+    """Texts of a column's distinct values, each made when it is first met, for all pieces of one batch."""
+
+    def __init__(self, text: Callable[[object], str]) -> None:
+        self._text = text
+        self._dictionary: Sequence[Value] = ()
+        self._known: dict[int, str] = {}
+
+    def of(self, column: Any) -> Iterable[str]:
+        """The texts of a piece.
+
+        Args:
+            column: with codes and dictionary: of strings or octets, whose pieces share one dictionary.
+        """
+        if column.dictionary is not self._dictionary:
+            self._dictionary = column.dictionary
+            self._known = _Known(self._text, self._dictionary)
+        return map(self._known.__getitem__, column.codes.tolist())
+
+
+class _Known(dict[int, str]):
+    def __init__(self, text: Callable[[object], str], dictionary: Sequence[Value]) -> None:
+        self._text = text
+        self._dictionary = dictionary
+
+    def __missing__(self, code: int) -> str:
+        text = self[code] = self._text(self._dictionary[code])
+        return text
 
 
 def columns_of(compatibility: str, extra: Sequence[str] = ()) -> tuple[str, ...]:

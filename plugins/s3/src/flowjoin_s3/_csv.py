@@ -14,6 +14,7 @@ from flowjoin_s3._columns import (
     LABELS,
     TICKS_PER_SECOND,
     TIME_INSERTED,
+    DistinctTexts,
     iso_time,
     plain_text,
 )
@@ -24,7 +25,6 @@ _NEEDS_QUOTES: Final = re.compile('[",\r\n]')
 _LINE_BREAKS: Final = str.maketrans("\r\n", "  ")
 _UNSET: Final = {AddressFamily.IPV4: "0.0.0.0", AddressFamily.IPV6: "::"}  # noqa: S104 - nothing is bound
 _MAY_BE_UNSET: Final = frozenset({"destinationClusterIP", "destinationServiceIP"})
-_TEXTS: Final = frozenset({DataType.STRING, DataType.OCTET_ARRAY, DataType.BOOLEAN, *TICKS_PER_SECOND})
 
 
 def quote_rfc4180(text: str) -> str:
@@ -43,7 +43,7 @@ def quote_label(text: str) -> str:
 
 
 class CsvWriter:
-    """Renders rows as lines of CSV."""
+    """Renders the rows of one object, piece by piece, as lines of CSV."""
 
     rows: Final = 256  # that are rendered at a time: about 4 ms
 
@@ -69,15 +69,17 @@ class CsvWriter:
         self._iso_times = iso_times
         self._unset_addresses_empty = unset_addresses_empty
         self._cluster_uuid = cluster_uuid
+        self._line = ",".join(["%s"] * len(self._columns)) + "\n"
+        self._texts: dict[str, DistinctTexts] = {}
         self.header = (",".join(self._columns) + "\n").encode() if header else b""
 
     def render(self, part: FlowBatch, inserted_at: int) -> bytes:
         """Whole lines; ``inserted_at`` are the seconds of the column timeInserted."""
         columns = [self._fields(part, name, inserted_at) for name in self._columns]
-        lines = map(",".join, zip(*columns, strict=False))  # what is the same in each line repeats for ever
-        return ("\n".join(lines) + "\n").encode()
+        # zip: what is the same in each line repeats for ever; %s: a number becomes text where it stands
+        return "".join(map(self._line.__mod__, zip(*columns, strict=False))).encode()
 
-    def _fields(self, part: FlowBatch, name: str, inserted_at: int) -> Iterable[str]:
+    def _fields(self, part: FlowBatch, name: str, inserted_at: int) -> Iterable[object]:
         side = ADDRESSES.get(name)
         if side is not None:
             addresses = part.address_text(side)  # type: ignore[arg-type]  # ADDRESSES holds its literals
@@ -89,10 +91,15 @@ class CsvWriter:
             return repeat(self._cluster_uuid)
         if name == TIME_INSERTED:
             return repeat(iso_time(inserted_at, 1) if self._iso_times else str(inserted_at))
-        if name in LABELS:
-            return part.map_distinct(name, self._quote_label)  # type: ignore[return-value]  # the function gives str
         data_type = part.schema.registry.by_name(name).data_type
-        if data_type in _TEXTS or data_type.default == b"":
-            text, quote = plain_text(data_type, iso_times=self._iso_times), self._quote
-            return part.map_distinct(name, lambda value: quote(text(value)))  # type: ignore[return-value]
-        return map(str, part.column(name))
+        if data_type is DataType.STRING or data_type.default == b"":
+            if name not in self._texts:
+                quote, text = (
+                    self._quote_label if name in LABELS else self._quote,
+                    plain_text(data_type, iso_times=False),
+                )
+                self._texts[name] = DistinctTexts(lambda value: quote(text(value)))
+            return self._texts[name].of(part.column(name))
+        if data_type is DataType.BOOLEAN or (self._iso_times and data_type in TICKS_PER_SECOND):
+            return part.map_distinct(name, plain_text(data_type, iso_times=True)).tolist()
+        return part.column(name).tolist()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from flowjoin.api import DataType, FlowBatch, InformationElement
-from flowjoin_s3._columns import TICKS_PER_SECOND, plain_text
+from flowjoin_s3._columns import TICKS_PER_SECOND, DistinctTexts, plain_text
 
 __all__ = ["JsonLinesWriter"]
 
@@ -17,7 +17,7 @@ _QUOTED: Final = frozenset({DataType.MAC_ADDRESS, DataType.IPV4_ADDRESS, DataTyp
 
 
 class JsonLinesWriter:
-    """Renders rows as lines of JSON."""
+    """Renders the rows of one object, piece by piece, as lines of JSON."""
 
     rows: Final = 64  # that are rendered at a time: a flow has about a hundred members
     header: Final = b""
@@ -32,6 +32,7 @@ class JsonLinesWriter:
         self._extra = tuple(dict.fromkeys(extra))
         self._iso_times = iso_times
         self._omit_defaults = omit_defaults
+        self._texts: dict[str, DistinctTexts] = {}
 
     def render(self, part: FlowBatch, _inserted_at: int) -> bytes:
         """Whole lines."""
@@ -40,22 +41,30 @@ class JsonLinesWriter:
             *schema.elements,
             *(schema.registry.by_name(name) for name in self._extra if name not in schema),
         )
-        rows: Iterable[Iterable[str]] = zip(*(self._members(part, element) for element in elements), strict=True)
         if self._omit_defaults:
-            rows = (filter(None, row) for row in rows)
-        return "".join("{" + ",".join(row) + "}\n" for row in rows).encode()
+            rows = zip(*(self._members(part, element) for element in elements), strict=True)
+            return "".join("{" + ",".join(filter(None, row)) + "}\n" for row in rows).encode()
+        # %s: a number becomes text where it stands; no element has a percent sign in its name
+        line = "{" + ",".join(f"{json.dumps(element.name)}:%s" for element in elements) + "}\n"
+        values = zip(*(self._values(part, element) for element in elements), strict=True)
+        return "".join(map(line.__mod__, values)).encode()
+
+    def _values(self, part: FlowBatch, element: InformationElement) -> Iterable[object]:
+        name, data_type = element.name, element.data_type
+        text = _json_text(data_type, iso_times=self._iso_times)
+        if text is str:
+            return part.column(name).tolist()
+        if data_type is DataType.STRING or data_type.default == b"":
+            return self._texts.setdefault(name, DistinctTexts(text)).of(part.column(name))
+        return part.map_distinct(name, text).tolist()
 
     def _members(self, part: FlowBatch, element: InformationElement) -> Iterable[str]:
         prefix = json.dumps(element.name) + ":"
         text = _json_text(element.data_type, iso_times=self._iso_times)
-        if self._omit_defaults:
-            default = element.default
-            return part.map_distinct(  # type: ignore[return-value]  # the function gives str
-                element.name, lambda value: "" if value == default else prefix + text(value)
-            )
-        if text is str:
-            return [prefix + number for number in map(str, part.column(element.name))]
-        return part.map_distinct(element.name, lambda value: prefix + text(value))  # type: ignore[return-value]
+        default = element.default
+        return part.map_distinct(  # type: ignore[return-value]  # the function gives str
+            element.name, lambda value: "" if value == default else prefix + text(value)
+        )
 
 
 def _json_text(data_type: DataType, *, iso_times: bool) -> Callable[[object], str]:
