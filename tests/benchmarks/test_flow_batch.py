@@ -1,4 +1,4 @@
-"""What batches cost: ``pytest tests/benchmarks/test_flow_batch.py --benchmark-columns=median,ops``.
+"""What batches cost: ``pytest --benchmark-enable --benchmark-columns=median,ops tests/benchmarks/test_flow_batch.py``.
 
 One batch of 4,096 rows with the elements that Antrea's agents send and as many distinct strings as a few
 hundred Pods give.

@@ -1,4 +1,6 @@
-"""What a line of the flow log costs: ``pytest tests/benchmarks/test_log_writers.py --benchmark-columns=median,ops``.
+"""What a line of the flow log costs.
+
+Measured by ``pytest --benchmark-enable --benchmark-columns=median,ops tests/benchmarks/test_log_writers.py``.
 
 One batch of 4,096 joined flows, rendered to octets; nothing is written. Operations per second times 4,096 are rows.
 """

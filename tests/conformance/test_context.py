@@ -40,6 +40,6 @@ def test_a_counter_is_one_however_often_it_is_asked_for_and_only_grows() -> None
 def test_a_look_up_that_is_not_provided_is_the_operators_mistake() -> None:
     provider = object()
     context = RecordingContext(lookups={PodLookup: provider})
-    assert context.lookup(PodLookup) is provider  # type: ignore[type-abstract]  # a protocol names what is wanted
+    assert context.lookup(PodLookup) is provider
     with pytest.raises(ConfigError, match="nothing configured under lookups: provides PodLookup"):
-        RecordingContext().lookup(PodLookup)  # type: ignore[type-abstract]  # as above
+        RecordingContext().lookup(PodLookup)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from flowjoin._collector.config import CollectorAddress, CollectorConfig, CollectorLimits
+from flowjoin._collector.config import CollectorConfig, CollectorLimits
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._kernel.interface import IngestResult
 from flowjoin._model.transport_session import TransportSession
 
@@ -110,7 +111,7 @@ def configure() -> Callable[..., CollectorConfig]:
     def make(protocol: Any, host: str = "127.0.0.1", port: int = 0, **limits: Any) -> CollectorConfig:
         limits.setdefault("receive_buffer_octets", 1024 * 1024)
         return CollectorConfig(
-            protocol=protocol, address=CollectorAddress(host, port), limits=CollectorLimits(**limits)
+            protocol=protocol, address=Endpoint(host=host, port=port), limits=CollectorLimits(**limits)
         )
 
     return make

@@ -388,7 +388,7 @@ def test_the_last_line_is_json_and_with_output_json_the_only_one(capsys):
     [
         (("--to", "127.0.0.1:4739"), "is not udp://HOST:PORT"),
         (("--to", "sctp://127.0.0.1:4739"), "is not udp://HOST:PORT"),
-        (("--to", "udp://127.0.0.1"), "has no port"),
+        (("--to", "udp://127.0.0.1"), "is not host:port"),
         (("--to", "udp://127.0.0.1:0"), "needs a port"),
         (("--to", "udp://127.0.0.1:1", "--rate", "fast"), "not a number of records per second"),
         (("--to", "udp://127.0.0.1:1", "--flows", "-1"), "not a whole number"),
@@ -410,3 +410,16 @@ def test_shares_that_do_not_fit_end_with_2_and_a_closed_port_with_1(capsys):
         port = closed.getsockname()[1]
     assert main(["generate", "--to", f"tcp://127.0.0.1:{port}", "--flows", "1"]) == 1
     assert f"nobody listens at tcp 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("destination", "problem"),
+    [
+        ("udp://a..b:5", "the name 'a..b' is not known"),
+        ("tcp://a..b:5", "the name 'a..b' is not known"),
+        ("udp://255.255.255.255:9", "cannot send to udp 255.255.255.255:9: Permission denied"),
+    ],
+)
+def test_a_destination_that_cannot_be_is_one_sentence(capsys, destination, problem):
+    assert main(["generate", "--to", destination, "--flows", "1"]) == 1
+    assert capsys.readouterr().err == f"flowjoin: {problem}\n"

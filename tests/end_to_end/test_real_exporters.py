@@ -110,17 +110,7 @@ async def test_tshark_reads_the_same_stream_as_we_do(exported, require_program, 
                 assert number(uptime) == record[f"flow{moment}SysUpTime"]
 
 
-UPTIME_IN_OPTIONS = pytest.mark.xfail(
-    strict=True,
-    reason="softflowd says when it started in an options record, and the kernel looks for that in data records only",
-)
-
-
-@pytest.mark.parametrize(
-    "exported",
-    [pytest.param(name, marks=UPTIME_IN_OPTIONS) if "uptime" in name else name for name in EXPORTERS],
-    indirect=True,
-)
+@pytest.mark.parametrize("exported", EXPORTERS, indirect=True)
 async def test_flows_are_what_was_in_the_capture(exported):
     intake, truth = exported
     registry = default_registry()

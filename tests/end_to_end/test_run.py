@@ -104,6 +104,18 @@ def send(address: str, traffic: TrafficConfig) -> None:
         stream.close()
 
 
+def test_sighup_is_answered_and_does_not_end_the_run(run: Run, config: Callable[..., str], tmp_path: Path) -> None:
+    program = run("-c", config())
+    (address,) = program.wait_line("ready")["addresses"]
+    program.process.send_signal(signal.SIGHUP)
+    program.wait_line("reload_unavailable")
+    send(address, TrafficConfig(flows=10, seed=2))
+    program.process.send_signal(signal.SIGTERM)
+
+    assert program.finish() == 0
+    assert len((tmp_path / "flows.csv").read_text().splitlines()) == 10
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_delivers_every_ready_flow_and_ends_with_0_and_the_books(
     run: Run, config: Callable[..., str], tmp_path: Path, number: signal.Signals
@@ -158,7 +170,7 @@ def test_a_state_directory_that_cannot_be_used_ends_with_2(run: Run, tmp_path: P
 def test_rows_that_nobody_took_end_with_1_after_the_grace_period(
     run: Run, config: Callable[..., str], tmp_path: Path
 ) -> None:
-    (tmp_path / "flows.csv").mkdir()  # a destination that cannot be opened
+    (tmp_path / "flows.csv").symlink_to("/dev/full")  # a disk without room
     program = run("-c", config("shutdownGracePeriod: 200ms\n"))
     (address,) = program.wait_line("ready")["addresses"]
     send(address, TrafficConfig(flows=10))
@@ -169,7 +181,7 @@ def test_rows_that_nobody_took_end_with_1_after_the_grace_period(
 
 
 def test_a_second_signal_stops_at_once(run: Run, config: Callable[..., str], tmp_path: Path) -> None:
-    (tmp_path / "flows.csv").mkdir()
+    (tmp_path / "flows.csv").symlink_to("/dev/full")
     program = run("-c", config("shutdownGracePeriod: 1h\n"))
     (address,) = program.wait_line("ready")["addresses"]
     send(address, TrafficConfig(flows=10))
@@ -281,3 +293,102 @@ def test_it_must_be_said_what_to_run(run: Run, arguments: tuple[str, ...]) -> No
 
     assert program.finish() == 2
     assert "write -c FILE" in program.text
+
+
+PIPED = """collectors: [{protocol: tcp, address: "127.0.0.1:0"}]
+exporters: [{type: log, path: "-", spool: none}]
+"""
+
+
+@pytest.mark.parametrize("is_demo", [True, False])
+def test_when_nobody_reads_standard_output_any_more_it_ends_quietly_with_0(
+    run: Run, tmp_path: Path, is_demo: bool
+) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    path.write_text(PIPED)
+    program = run("--demo") if is_demo else run("-c", str(path))
+    assert program.process.stdout is not None
+    if is_demo:
+        assert program.process.stdout.readline()
+    else:
+        program.wait_line("ready")
+    program.process.stdout.close()
+
+    assert program.process.wait(timeout=10) == 0
+    assert program.process.stderr is not None
+    said = program.process.stderr.read()
+    assert not {"Traceback", "Broken pipe", "bug"} & set(said.split())
+    program.process.stderr.close()
+
+
+def test_other_destinations_are_served_on_without_a_reader_of_standard_output(
+    run: Run, config: Callable[..., str], tmp_path: Path
+) -> None:
+    program = run("-c", config(exporter='}, {type: log, name: shown, path: "-", spool: none'))
+    (address,) = program.wait_line("ready")["addresses"]
+    assert program.process.stdout is not None
+    program.process.stdout.close()
+    send(address, TrafficConfig(flows=10, seed=2))
+    program.process.terminate()
+    program.wait_line("draining")
+    program.process.terminate()  # what nobody reads is waited for no longer
+
+    assert program.process.wait(timeout=60) == 1
+    assert (tmp_path / "flows.csv").read_text()
+
+
+BUG = """
+import sys
+from flowjoin import __main__
+from flowjoin._kernel import python_kernel
+
+ticks = []
+
+def broken(self, now):
+    ticks.append(now)
+    if len(ticks) > 1:
+        raise AssertionError("these tables do not agree")
+    return ()
+
+python_kernel.PythonKernel.tick = broken
+sys.exit(__main__.main())
+"""
+
+
+def test_a_bug_of_the_core_ends_it_with_1_a_report_and_the_books(config: Callable[..., str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BUG, "run", "-c", config()], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if '"core_failed"' in line]
+    assert json.loads(line)["problem"] == "AssertionError: these tables do not agree"
+    assert "exporter log" in done.stderr  # of the books
+    assert 'raise AssertionError("these tables' not in done.stderr
+    assert ", in broken" in done.stderr  # where it was
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("path: {0}", "exporters[0].path: {0} cannot be a log: is a directory; name a file in it"),
+        (
+            "path: {0}/f, elements: [nope]",
+            "exporters[0].elements[0]: there is no Information Element 'nope'; "
+            "names are IANA's or Antrea's, such as octetDeltaCount",
+        ),
+    ],
+)
+def test_what_an_exporter_finds_wrong_in_its_configuration_ends_the_run_with_2_and_one_sentence(
+    run: Run, tmp_path: Path, keys: str, problem: str
+) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    path.write_text(
+        f"stateDirectory: {tmp_path}/state\n"
+        'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
+        f"exporters: [{{type: log, {keys.format(tmp_path)}}}]\n"
+    )
+    program = run("-c", str(path))
+    assert program.finish() == 2
+    assert program.text.splitlines()[-1] == f"flowjoin: {path}:3: {problem.format(tmp_path)}"
+    assert "Traceback" not in program.text

@@ -279,3 +279,34 @@ async def test_an_address_that_is_not_ours_is_one_sentence(intake, configure, ho
     with pytest.raises(BindError, match=advice):
         async with open_collector(configure("udp", host), **intake.arguments):
             raise AssertionError
+
+
+async def test_large_datagrams_come_in_pieces_and_a_wake_up_ends_when_its_time_is_over(
+    intake, configure, make_message, nursery
+):
+    """Else one wake-up of 256 large datagrams, each made to take long, would hold the thread for minutes."""
+    limits = {"receive_buffer_octets": 8 * 1024 * 1024, "slice_seconds": 0.0}
+    async with open_collector(configure("udp", **limits), **intake.arguments) as group:
+        (address,) = group.addresses
+        with sender() as peer:
+            for number in range(30):
+                peer.sendto(make_message(number, payload=16_000), (address.host, address.port))
+        await nursery.start(group.run)
+        calls = [len(intake.calls)]
+        while len(intake.messages) < 30:
+            await trio.lowlevel.checkpoint()
+            calls.append(len(intake.calls))
+        assert intake.calls == [5] * 6  # 65536 octets are reached
+        # others run in between; two, because trio runs the tasks of one round in any order
+        assert all(after - before <= 2 for before, after in itertools.pairwise(calls))
+        assert [message[-4:] for message in intake.messages] == [
+            make_message(number, payload=16_000)[-4:] for number in range(30)
+        ]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example"])
+async def test_what_cannot_be_a_host_name_is_said_in_a_sentence(intake, configure, host):
+    with pytest.raises(BindError, match=f"the name '{host}' is not known .it is no host name"):
+        async with open_collector(configure("udp", host), **intake.arguments):
+            pass

@@ -1,4 +1,4 @@
-"""Every command and every option stands in the reference of the command line."""
+"""Every command and every option stands in the reference of the command line, once."""
 
 from __future__ import annotations
 
@@ -29,3 +29,8 @@ def test_a_command_has_a_section_that_names_its_options(command: Command) -> Non
     command.load().add_arguments(parser)
     missing = {name for name in options(parser) if name not in SECTIONS[command.name]}
     assert missing - {"-h", "--help"} == set()
+
+
+def test_no_command_is_described_twice() -> None:
+    described = re.findall(r"^## `flowjoin (\w+)", PAGE.read_text(encoding="utf-8"), re.M)
+    assert sorted(described) == sorted(command.name for command in COMMANDS)

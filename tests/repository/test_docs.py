@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -53,11 +54,18 @@ def test_every_relative_link_leads_to_a_file(page: Page) -> None:
         assert (page.path.parent / target.split("#")[0]).exists(), f"{page}: {target}"
 
 
+def free_port() -> int:
+    """A port that nobody uses now, in place of the well-known one that the pages name."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages() if BLOCK.search(page.text)], ids=str)
 def test_the_blocks_marked_run_do_run_in_order(page: Page, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for language, code in BLOCK.findall(page.text):
+    port = str(free_port())
+    for language, code in BLOCK.findall(page.text.replace(":4739", f":{port}")):
         command = {
             "sh": ["bash", "-euo", "pipefail", "-c", code],
             "python": [sys.executable, "-W", "error", "-c", code],
@@ -68,13 +76,12 @@ def test_the_blocks_marked_run_do_run_in_order(page: Page, tmp_path: Path) -> No
         assert done.returncode == 0, f"{page}:\n{code}\n{done.stdout}\n{done.stderr}"
 
 
-def test_the_readmes_two_commands_are_what_ci_runs() -> None:
+def test_ci_runs_the_readmes_two_commands() -> None:
     blocks = re.findall(r"^```sh\n(.*?)\n```$", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     ci = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8")
-    assert len(blocks) >= 2
     for command in blocks[:2]:
         for step in command.split(" && "):
-            assert step.removeprefix("python3 -m venv .venv") == "" or step in ci, f".ci/run does not run: {step}"
+            assert step in ci, f".ci/run does not run: {step}"
 
 
 def test_the_reference_names_every_hook() -> None:

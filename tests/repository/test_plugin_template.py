@@ -74,9 +74,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     shutil.copytree(TEMPLATE, repository / "plugin-template", ignore=unbuilt)
     _succeeded(_run(["bash", "-euc", "\n".join(_commands()[:2])], repository))
     made = Copy(directory=parent / "flowjoin-tide")
-    _succeeded(_run([sys.executable, "-m", "venv", made.directory / ".venv"], parent))
+    # Another environment's pip installs into it: an environment's own pip takes long to make.
+    _succeeded(_run([sys.executable, "-m", "venv", "--without-pip", made.directory / ".venv"], parent))
     core = f"{REPOSITORY / 'core'}[testing]"
-    _succeeded(made.run("pip", "--disable-pip-version-check", "-q", "install", "-c", CONSTRAINTS, core, ".[test]"))
+    into = ["--python", made.directory / ".venv" / "bin" / "python", "install", "--no-compile", "-c", CONSTRAINTS]
+    _succeeded(_run([*pip, *into, core, ".[test]"], made.directory))
     return made
 
 

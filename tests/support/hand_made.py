@@ -32,6 +32,7 @@ FIELDS: dict[str, tuple[int, int, int]] = {
     "octetTotalCount": (85, 0, 8),
     "packetTotalCount": (86, 0, 8),
     "flowEndReason": (136, 0, 1),
+    "observationDomainId": (149, 0, 4),
     "flowStartSeconds": (150, 0, 4),
     "flowEndSeconds": (151, 0, 4),
     "flowStartMilliseconds": (152, 0, 8),
@@ -152,14 +153,25 @@ def message(*sets: bytes, export_time: int = 1_700_000_000, sequence: int = 0, d
 
 
 def template_set(names: list[str], template_id: int = 256) -> bytes:
-    body = struct.pack(">HH", template_id, len(names))
+    body = struct.pack(">HH", template_id, len(names)) + _field_specifiers(names)
+    return struct.pack(">HH", 2, 4 + len(body)) + body
+
+
+def options_template_set(names: list[str], template_id: int) -> bytes:
+    """The first element is the scope."""
+    body = struct.pack(">HHH", template_id, len(names), 1) + _field_specifiers(names)
+    return struct.pack(">HH", 3, 4 + len(body)) + body
+
+
+def _field_specifiers(names: list[str]) -> bytes:
+    body = b""
     for name in names:
         element_id, enterprise, octets = FIELDS[name]
         if enterprise:
             body += struct.pack(">HHI", element_id | 0x8000, octets or 65535, enterprise)
         else:
             body += struct.pack(">HH", element_id, octets or 65535)
-    return struct.pack(">HH", 2, 4 + len(body)) + body
+    return body
 
 
 def data_set(names: list[str], *records: Record, template_id: int = 256) -> bytes:

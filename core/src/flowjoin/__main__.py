@@ -10,16 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from flowjoin import __version__
-from flowjoin._cli.commands import COMMANDS, Command, CommandError
+from flowjoin._cli.commands import COMMANDS, EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNUSABLE, Command, CommandError
 from flowjoin._cli.printable import printable
 from flowjoin._model.errors import BindError, ConfigError, DestinationError, PluginError
 
 __all__ = ["main"]
 
 _KERNEL_FORM: Final = "python"  # the only form this version has
-_EXIT_FAILED: Final = 1
-_EXIT_UNUSABLE: Final = 2
-_EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell expects
 _EXPECTED: Final = (CommandError, ConfigError, PluginError, BindError, DestinationError, KeyboardInterrupt)
 
 
@@ -50,13 +47,19 @@ def main(argv: Sequence[str] | None = None, *, commands: Sequence[Command] = COM
         return exc.code if isinstance(exc.code, int) else 0
     except (*_EXPECTED, BaseExceptionGroup) as exc:
         found = list(_leaves(exc))
+        if all(isinstance(leaf, BrokenPipeError) for leaf in found):
+            return _reader_has_enough()
         if not all(isinstance(leaf, _EXPECTED) for leaf in found):
             raise  # a bug: its traceback is what is needed
         return min([_conclude(leaf) for leaf in found])  # a failed run says more than a refused one
     except BrokenPipeError:
-        # whoever reads our output has enough; Python flushes at exit and must not meet the closed pipe again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _reader_has_enough()
+
+
+def _reader_has_enough() -> int:
+    # Python flushes at exit and must not meet the closed pipe again
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _run(argv: list[str], commands: Sequence[Command]) -> int:
@@ -91,11 +94,11 @@ def _leaves(exc: BaseException) -> Iterator[BaseException]:
 def _conclude(exc: BaseException) -> int:
     """Say what happened; gives the exit code."""
     if isinstance(exc, KeyboardInterrupt):
-        return _EXIT_INTERRUPTED
+        return EXIT_INTERRUPTED
     print(f"flowjoin: {printable(str(exc))}", file=sys.stderr)
     if isinstance(exc, CommandError):
         return exc.exit_code
-    return _EXIT_FAILED if isinstance(exc, BindError | DestinationError) else _EXIT_UNUSABLE
+    return EXIT_FAILED if isinstance(exc, BindError | DestinationError) else EXIT_UNUSABLE
 
 
 if __name__ == "__main__":

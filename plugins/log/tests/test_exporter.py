@@ -345,3 +345,15 @@ async def test_rows_keep_their_order(tmp_path: Path) -> None:
         for batch in batches:
             await exporter.export(batch)
     assert ports_in(tmp_path) == list(range(1024, 1024 + 2100))
+
+
+@pytest.mark.parametrize("path", ["", "a\0b"])
+def test_what_names_no_file_is_refused_when_the_configuration_is_read(path: str) -> None:
+    with pytest.raises(ValueError, match='"path" must be the path of a file, or - for standard output'):
+        LogConfig(path=path)
+
+
+async def test_a_name_that_this_system_cannot_write_is_refused_with_a_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"cannot be a file here: .*; use ASCII letters"):
+        async with open_log(LogConfig(path="/tmp/\udc80\ud800"), RecordingContext()):  # as in an ASCII locale
+            pass

@@ -6,11 +6,11 @@ import socket
 import pytest
 
 from flowjoin._collector import sockets
-from flowjoin._collector.config import CollectorAddress
 from flowjoin._collector.sockets import ask_receive_buffer, bound_address, datagrams_dropped, open_bound
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.errors import BindError
 
-ANY = CollectorAddress("::", 0)
+ANY = Endpoint(host="::", port=0)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_on_a_machine_without_ipv6_every_address_means_every_ipv4_address(fail_o
 def test_an_ipv6_address_of_its_own_is_not_replaced(fail_on):
     fail_on(AF_INET6=errno.EAFNOSUPPORT)
     with pytest.raises(BindError):
-        open_bound(socket.SOCK_DGRAM, CollectorAddress("::1", 0), numeric_host="::1")
+        open_bound(socket.SOCK_DGRAM, Endpoint(host="::1", port=0), numeric_host="::1")
 
 
 @pytest.mark.parametrize(

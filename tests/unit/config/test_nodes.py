@@ -84,3 +84,10 @@ def test_a_merged_key_never_wins_over_a_written_one() -> None:
 
 def test_merged_entries_of_a_key_given_twice_name_both_lines() -> None:
     assert str(error("a: 1\nb: 2\na: 3\n")) == 'f:3: the key "a" is given twice, on lines 1 and 3'
+
+
+@pytest.mark.parametrize("text", ['a: "x\\ud800"', '"\\uDFFF": 1', 'a: [{b: "\\ud83d\\ude00"}]'])
+def test_half_a_character_is_refused_with_its_place(text: str) -> None:
+    caught = error("k: 1\n" + text)
+    assert caught.line == 2
+    assert "is half of a character; write \\U and eight digits" in caught.problem

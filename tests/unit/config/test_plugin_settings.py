@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pytest
 
 from flowjoin._config.load import load_config
-from flowjoin._config.plugin_settings import BoundConfig, bind_plugins
+from flowjoin._config.plugin_settings import BoundConfig, bind_plugins, placed
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError, PluginContractError, PluginLoadError
 from flowjoin.api._types import API_VERSION, EnricherType, ExporterType, LookupType, SourceType
@@ -118,6 +118,27 @@ def test_a_wrong_setting_of_a_plugin_has_the_path_of_its_entry() -> None:
     assert str(caught.value) == 'f:4: exporters[0].dept: is not a known key; did you mean "depth"?'
 
 
+def test_a_required_setting_that_is_misspelt_is_told_as_such_and_not_as_missing() -> None:
+    with pytest.raises(ConfigError) as caught:
+        bound("exporters:\n  - type: log\n    pth: /a\n")
+    assert str(caught.value) == 'f:3: exporters[0].pth: is not a known key; did you mean "path"?'
+
+
 def test_a_configuration_class_that_cannot_be_bound_is_the_plugins_fault() -> None:
     with pytest.raises(PluginContractError, match="its configuration BrokenConfig cannot be bound"):
         bound("exporters: [{type: broken, value: 1}]")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (ConfigError("is taken", path="path"), "f:3: exporters[0].path: is taken"),
+        (ConfigError("is taken", path="path[2].x"), "f:3: exporters[0].path[2].x: is taken"),
+        (ConfigError("is taken"), "f:2: exporters[0]: is taken"),
+        (ConfigError("gives none", path="lookups"), "lookups: gives none"),
+        (ConfigError("is no table", line=7, source="other"), "other:7: is no table"),
+    ],
+)
+def test_what_a_plugin_says_about_its_own_keys_gets_their_place_in_the_file(said: ConfigError, shown: str) -> None:
+    plugin = bound("exporters:\n  - type: log\n    path: /a\n").exporters[0]
+    assert str(placed(said, plugin)) == shown

@@ -261,6 +261,35 @@ def test_a_signed_extra_element_is_filled_when_halves_meet() -> None:
     assert one(harness)["testRulePriority"] == 50_000
 
 
+def test_a_sides_first_throughput_is_over_the_time_since_the_flow_began() -> None:
+    # The other half comes later, for a flow that does not begin at 0: 1020 octets in 10 s.
+    harness = Harness(limits=SHORT)
+    harness.send(S1 | {"flowStartSeconds": 100, "flowEndSeconds": 105})
+    harness.send(D1 | {"flowStartSeconds": 100, "flowEndSeconds": 110})
+    row = one(harness)
+    assert row["throughputFromSourceNode"] == 1000 * 8 // 5
+    assert row["throughputFromDestinationNode"] == row["throughput"] == 1020 * 8 // 10
+
+
+def test_a_source_half_that_comes_second_has_its_throughput_since_the_flow_began() -> None:
+    harness = Harness(limits=SHORT)
+    harness.send(D1 | {"flowStartSeconds": 100, "flowEndSeconds": 110})
+    harness.send(S1 | {"flowStartSeconds": 100, "flowEndSeconds": 120})
+    row = one(harness)
+    assert row["throughputFromSourceNode"] == row["throughput"] == 1000 * 8 // 20
+    assert row["throughputFromDestinationNode"] == 1020 * 8 // 10
+
+
+@pytest.mark.parametrize("pods", [("", ""), ("pod1", "pod2")], ids=["no pod named", "both named"])
+def test_halves_that_do_not_tell_their_node_are_never_taken_for_the_same_nodes(pods: tuple[str, str]) -> None:
+    harness = Harness(limits=SHORT)
+    record = S1 | {"sourcePodName": pods[0], "destinationPodName": pods[1]}
+    harness.send(record)
+    assert harness.statistics.flows_waiting == 1
+    harness.send(record | {"flowEndSeconds": 2})
+    assert harness.statistics.flows_waiting == 0
+
+
 def test_a_half_that_stays_alone_is_given_up_at_its_third_expiry() -> None:
     harness = Harness()
     harness.send(S1)

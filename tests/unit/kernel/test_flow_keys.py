@@ -16,14 +16,26 @@ def test_a_key_is_the_5_tuple_in_network_order() -> None:
 
 
 def test_a_question_names_the_same_octets() -> None:
-    assert key_of(
-        FlowKey(
-            source="10.0.0.1", destination="10.0.0.2", protocol_identifier=6, source_port=1234, destination_port=5678
+    assert (
+        key_of(
+            FlowKey(
+                source="10.0.0.1",
+                destination="10.0.0.2",
+                protocol_identifier=6,
+                source_port=1234,
+                destination_port=5678,
+            )
         )
-    ) == V4
-    assert key_of(
-        FlowKey(source="2001:0::1", destination="2001::2", protocol_identifier=17, source_port=1, destination_port=2)
-    ) == V6
+        == V4
+    )
+    assert (
+        key_of(
+            FlowKey(
+                source="2001:0::1", destination="2001::2", protocol_identifier=17, source_port=1, destination_port=2
+            )
+        )
+        == V6
+    )
     plain = FlowKey(
         source="10.0.0.1",
         destination="10.0.0.2",

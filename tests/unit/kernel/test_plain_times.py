@@ -45,6 +45,18 @@ def test_the_best_elements_tell_start_and_end(values: dict[str, int], expected: 
     assert times.read(tuple(values.values()), HEADER) == (*expected, False)
 
 
+def test_uptimes_count_from_what_an_options_record_told_unless_the_record_tells_itself() -> None:
+    uptimes = {"flowStartSysUpTime": 0, "flowEndSysUpTime": 1}
+    assert PlainTimes(uptimes).read((10_000, 20_000), HEADER, MS - 50_000) == (MS - 40_000, MS - 30_000, False)
+    with_own = PlainTimes(uptimes | {"systemInitTimeMilliseconds": 2})
+    assert with_own.read((10_000, 20_000, MS - 60_000), HEADER, MS - 50_000) == (MS - 50_000, MS - 40_000, False)
+    assert with_own.read((10_000, 20_000, 0), HEADER, MS - 50_000) == (
+        MS - 40_000,
+        MS - 30_000,
+        False,
+    )  # 0 says nothing
+
+
 def test_an_end_before_the_start_is_the_start_too() -> None:
     times = PlainTimes({"flowStartMilliseconds": 0, "flowEndMilliseconds": 1})
     assert times.read((MS, MS - 5), HEADER) == (MS - 5, MS - 5, True)
@@ -53,6 +65,8 @@ def test_an_end_before_the_start_is_the_start_too() -> None:
 def test_what_no_element_tells_is_named() -> None:
     assert PlainTimes({}).absent == ("flowStartMilliseconds", "flowEndMilliseconds")
     assert PlainTimes({"flowEndSysUpTime": 0}).absent == ("flowStartMilliseconds", "flowEndMilliseconds")
+    assert PlainTimes({"flowEndSysUpTime": 0}).absent_with_init_time == ("flowStartMilliseconds",)
+    assert PlainTimes({}).absent_with_init_time == ("flowStartMilliseconds", "flowEndMilliseconds")
     assert PlainTimes({"flowEndDeltaMicroseconds": 0}).absent == ("flowStartMilliseconds",)
 
 

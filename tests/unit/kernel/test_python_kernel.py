@@ -299,6 +299,19 @@ def test_a_closed_session_has_lost_its_templates() -> None:
     assert held(harness) == [1]
 
 
+def test_what_waited_for_its_template_in_vain_and_templates_not_sent_again_are_counted() -> None:
+    harness = Harness()
+    harness.send_message(message(data_set(AGENT, S1)))
+    harness.send_message(message(template_set(AGENT, template_id=300)))
+    assert (harness.statistics.sets_held, harness.statistics.held_sets_expired) == (1, 0)
+    harness.kernel.tick(60.0)
+    assert (harness.statistics.held_sets_expired, harness.statistics.templates_expired) == (1, 0)
+    harness.now = 1_000.0
+    harness.send_message(message(template_set(AGENT, template_id=301)))  # the session is not silent
+    harness.kernel.tick(1_800.0)
+    assert harness.statistics.templates_expired == 1
+
+
 def test_silent_sessions_are_told_by_the_tick() -> None:
     harness = Harness()
     harness.send(external(1))

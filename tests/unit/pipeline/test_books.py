@@ -66,4 +66,13 @@ def test_the_table_tells_people_where_everything_is() -> None:
         "rows                                8 exported",
         "exporter audit                      4 delivered: 1 dead letters, 1 dropped, 2 held",
     ]
-    assert BOOKS.facts()["lane_audit"] == "4 delivered, 1 dead-lettered, 1 dropped, 2 held"
+
+
+def test_the_line_of_the_log_has_all_that_is_needed_to_add_the_books_up() -> None:
+    facts = BOOKS.facts()
+    assert facts["records"] == 10
+    assert [facts[f"records_{what}"] for what in ("created", "merged", "older", "rejected")] == [3, 4, 2, 1]
+    assert facts["flows"] == 3
+    assert [facts[f"flows_{what}"] for what in ("exported_last", "given_up", "evicted", "held")] == [1, 1, 0, 1]
+    assert (facts["rows"], facts["source_rows"]) == (8, 2)
+    assert facts["lanes"] == {"audit": {"delivered": 4, "dead_lettered": 1, "dropped": 1, "held": 2}}

@@ -62,7 +62,8 @@ class Bench:
             self.opened += 1
             yield opened
 
-        declared = EnricherType(name, dict, ("interfaceDescription",), ("interfaceName",), open_enricher, 1)  # type: ignore[arg-type]
+        fills = ("interfaceName", "flowDirection")
+        declared = EnricherType(name, dict, ("interfaceDescription",), fills, open_enricher, 1)  # type: ignore[arg-type]
         return EnricherSlot(declared, open_enricher, component=self.health.add("enrichers", name), log=self.log)
 
     @asynccontextmanager
@@ -89,6 +90,14 @@ async def test_a_value_is_filled_only_where_the_record_had_the_default(autojump_
 
     assert list(enriched.column("interfaceName")) == ["given", "eth0", "also"]
     assert list(enriched.column("octetDeltaCount")) == [0, 1, 2]
+
+
+async def test_a_direction_is_filled_where_it_is_unknown_and_ingress_stays(autojump_clock) -> None:
+    bench = Bench(lambda batch: {"flowDirection": [1] * len(batch)})
+    columns = {"flowDirection": [0, 255]}
+    batch = FlowBatch.from_columns(schema_of("flowDirection"), columns, is_first_export=True)
+    async with bench.running() as enrichment:
+        assert list(enrichment.enrich(batch).column("flowDirection")) == [0, 1]
 
 
 async def test_the_result_is_stored_once_with_the_columns_of_all_enrichers(autojump_clock) -> None:

@@ -111,3 +111,8 @@ def test_the_search_order_is_configured_then_systemds_then_the_usual_places(
     monkeypatch.setattr(state_directory, "_USUAL_PLACE", blocked)
     assert find_directory(None, home) == tmp_path / "home" / "flowjoin"
     assert find_directory(None, {}) is None
+
+
+def test_a_directory_whose_name_the_system_cannot_write_is_unusable() -> None:
+    with pytest.raises(ConfigError, match=r"stateDirectory: .*cannot be used: "), open_state(Path("/tmp/\ud800")):
+        pass

@@ -10,7 +10,7 @@ from pipeline_fakes import MemoryLog, cancelled_at_step
 
 from flowjoin._pipeline.health import Component, HealthTable, State
 from flowjoin._pipeline.supervisor import PluginFailure, keep_open, plugin_code, single_cause
-from flowjoin.api import RetryableExportError
+from flowjoin.api import ConfigError, RetryableExportError
 
 
 def component() -> Component:
@@ -154,3 +154,40 @@ def test_a_single_cause_is_taken_out_of_its_wrappings() -> None:
     assert single_cause(caught.value) is cause
     several = ExceptionGroup("nursery", [cause, KeyError()])
     assert single_cause(several) is several
+
+
+async def test_an_unusable_configuration_at_the_first_opening_ends_the_program(autojump_clock) -> None:
+    @asynccontextmanager
+    async def refuses() -> AsyncIterator[None]:
+        async with trio.open_nursery():  # which puts a group around it
+            raise ConfigError("is a directory", path="path")
+            yield
+
+    async def use(_opened: None) -> None:
+        raise AssertionError("it is not open")
+
+    with pytest.raises(ConfigError, match="path: is a directory"):
+        await keep_open(component(), refuses, use, log=MemoryLog())
+
+    assert trio.current_time() == 0
+
+
+async def test_an_unusable_configuration_later_is_tried_again_and_said_in_a_sentence(autojump_clock) -> None:
+    log, openings = MemoryLog(), 0
+
+    @asynccontextmanager
+    async def once_taken() -> AsyncIterator[int]:
+        nonlocal openings
+        openings += 1
+        if openings == 2:
+            raise ConfigError("is written by another", path="path")
+        yield openings
+
+    async def use(opened: int) -> None:
+        if opened == 1:
+            raise PluginFailure from OSError("away")
+
+    await keep_open(component(), once_taken, use, log=log)
+
+    assert openings == 3
+    assert log.facts("plugin_failed")[1] == {"problem": "path: is written by another"}

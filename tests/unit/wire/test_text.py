@@ -6,7 +6,7 @@ import pytest
 
 from flowjoin._model.errors import EncodeError
 from flowjoin._model.information_element import Value
-from flowjoin.wire import address_text, default_registry, json_value, mac_address_text, packed_of, text_of
+from flowjoin.wire import address_text, default_registry, json_value, packed_of, text_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -43,7 +43,6 @@ def test_addresses_are_written_as_rfc_5952_says(packed: str, written: str) -> No
 
 def test_mac_addresses_are_written_in_lower_case_with_colons() -> None:
     octets = bytes.fromhex("AABBCCDDEEFF")
-    assert mac_address_text(octets) == "aa:bb:cc:dd:ee:ff"
     assert text("sourceMacAddress", octets) == "aa:bb:cc:dd:ee:ff"
 
 

@@ -26,6 +26,7 @@ class Aggregation:
         wait_room: Callable[[], Awaitable[None]],
         *,
         clock: Callable[[], float] = trio.current_time,
+        after_slice: Callable[[float], None] | None = None,
     ) -> None:
         """Take a kernel and where its batches go.
 
@@ -34,11 +35,13 @@ class Aggregation:
             deliver: takes each batch at once, so that no cancellation can lose one.
             wait_room: called before batches are made; a checkpoint.
             clock: monotonic seconds.
+            after_slice: called with the time when a slice of what is due has been delivered.
         """
         self._kernel = kernel
         self._deliver = deliver
         self._wait_room = wait_room
         self._clock = clock
+        self._after_slice = after_slice
         self._wake = trio.Event()
 
     def wake(self) -> None:
@@ -67,6 +70,8 @@ class Aggregation:
         while (due := self._kernel.next_expiry()) is not None and due <= now:
             for batch in self._kernel.expire(now, FLOWS_PER_SLICE):
                 self._deliver(batch)
+            if self._after_slice is not None:
+                self._after_slice(now)
             await self._wait_room()
 
     async def finish(self) -> None:

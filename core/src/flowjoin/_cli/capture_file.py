@@ -14,14 +14,12 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-from flowjoin._cli.commands import CommandError
+from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
 from flowjoin._collector.capture import CaptureItem, CaptureReader, CaptureStatistics, open_capture
 from flowjoin._model.errors import DecodeError
 from flowjoin._model.reasons import Reason
 
 __all__ = [
-    "EXIT_FAILED",
-    "EXIT_UNUSABLE",
     "add_capture_arguments",
     "items_of",
     "medium_failed",
@@ -32,8 +30,6 @@ __all__ = [
     "why_nothing",
 ]
 
-EXIT_FAILED: Final = 1
-EXIT_UNUSABLE: Final = 2
 _LONG_FILE_OCTETS: Final = 8 * 1024 * 1024
 _PROGRESS_EVERY_ITEMS: Final = 1024
 

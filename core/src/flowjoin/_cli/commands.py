@@ -7,7 +7,19 @@ import importlib
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
-__all__ = ["COMMANDS", "Command", "CommandError", "CommandModule"]
+__all__ = [
+    "COMMANDS",
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_UNUSABLE",
+    "Command",
+    "CommandError",
+    "CommandModule",
+]
+
+EXIT_FAILED: Final = 1  # the run failed
+EXIT_UNUSABLE: Final = 2  # what was given cannot be used; argparse ends with it too
+EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, what a shell expects
 
 
 class CommandModule(Protocol):
@@ -21,7 +33,7 @@ class CommandModule(Protocol):
         """Do it; gives the exit code.
 
         Raises:
-            ConfigError, PluginError: become one sentence and exit code 2.
+            ConfigError, PluginError: become one sentence and ``EXIT_UNUSABLE``.
             CommandError: becomes its sentence and exit code.
         """
         ...
@@ -31,7 +43,7 @@ class CommandError(Exception):
     """A command ends here, with one sentence for the person who gave it.
 
     Attributes:
-        exit_code: 1 where the run failed, 2 where what it was given cannot be used.
+        exit_code: ``EXIT_FAILED`` or ``EXIT_UNUSABLE``.
     """
 
     def __init__(self, problem: str, *, exit_code: int) -> None:

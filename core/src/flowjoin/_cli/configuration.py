@@ -1,4 +1,4 @@
-"""Reading a configuration file for a command."""
+"""What the commands that take a configuration share: reading it, what to say about it, the log it asks for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Final
 
 from flowjoin._cli.printable import printable
 from flowjoin._config.load import LoadedConfig, Notice, load_config
+from flowjoin._config.model import Log
 from flowjoin._config.nodes import MAX_CHARACTERS
 from flowjoin._model.errors import ConfigError
+from flowjoin._telemetry.logs import LogLevel, Logs
 
-__all__ = ["add_config_argument", "read_config", "say_notices"]
+__all__ = ["add_config_argument", "make_logs", "read_config", "say_notices"]
 
 _MAX_OCTETS: Final = 4 * MAX_CHARACTERS  # UTF-8
 
@@ -46,6 +48,14 @@ def say_notices(loaded: LoadedConfig) -> None:
     """Print what there is to say about a good configuration."""
     for notice in loaded.warnings:
         print(_line(notice), file=sys.stderr)
+
+
+def make_logs(config: Log, *, level: LogLevel | None = None) -> Logs:
+    """The process's own log, on standard error; ``level`` takes the place of the configured one."""
+    log_format = config.format
+    if log_format == "auto":
+        log_format = "console" if sys.stderr.isatty() else "json"
+    return Logs(log_format=log_format, level=level or config.level)
 
 
 def _line(notice: Notice) -> str:

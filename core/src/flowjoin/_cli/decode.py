@@ -11,7 +11,6 @@ from typing import TextIO
 from rich.console import Console
 
 from flowjoin._cli.capture_file import (
-    EXIT_UNUSABLE,
     add_capture_arguments,
     items_of,
     opened,
@@ -20,7 +19,7 @@ from flowjoin._cli.capture_file import (
     unreadable,
     why_nothing,
 )
-from flowjoin._cli.commands import CommandError
+from flowjoin._cli.commands import EXIT_UNUSABLE, CommandError
 from flowjoin._cli.decode_lines import DecodeLines, Line
 from flowjoin._cli.decode_text import print_counters, print_line
 from flowjoin._collector.capture import CaptureReader, SessionEnded

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from flowjoin._collector.config import CollectorAddress
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._generator.config import TrafficConfig
 from flowjoin._generator.process import GeneratorConfig, generate
 
@@ -33,7 +33,7 @@ _FLOWS_PER_ROUND: Final = 60
 _RECORDS_PER_SECOND: Final = 25.0
 
 
-async def send_demo_traffic(addresses: Sequence[CollectorAddress]) -> None:
+async def send_demo_traffic(addresses: Sequence[Endpoint]) -> None:
     """Send round after round, each of other flows, until cancelled."""
     udp, tcp = addresses
     for seed in itertools.count(1):

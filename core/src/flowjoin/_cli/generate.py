@@ -14,8 +14,8 @@ import trio
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from flowjoin._cli.commands import CommandError
-from flowjoin._collector.config import CollectorAddress
+from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._generator.config import MAX_FLOWS_PER_NODE, TrafficConfig
 from flowjoin._generator.process import GeneratorConfig, TrafficTotals, generate
 from flowjoin._generator.shares import records_planned
@@ -23,8 +23,6 @@ from flowjoin._model.errors import DestinationError
 
 __all__ = ["add_arguments", "run"]
 
-_EXIT_FAILED: Final = 1
-_EXIT_UNUSABLE: Final = 2
 _LEAST_NODES: Final = 4
 # Over UDP nothing holds the sender back; this is well below what one core collects.
 _UDP_RATE: Final = 10_000.0
@@ -96,13 +94,13 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         config = _config(arguments)
     except ValueError as error:
-        raise CommandError(str(error), exit_code=_EXIT_UNUSABLE) from error
+        raise CommandError(str(error), exit_code=EXIT_UNUSABLE) from error
     total = records_planned(config.traffic)
     try:
         with _progress(total, is_wanted=arguments.output == "text" and sys.stderr.isatty()) as tell:
             totals = trio.run(_generate, config, tell)
     except DestinationError as error:
-        raise CommandError(str(error), exit_code=_EXIT_FAILED) from error
+        raise CommandError(str(error), exit_code=EXIT_FAILED) from error
     if arguments.output == "text":
         print(
             f"Sent {totals.records} records about {totals.flows} flows from {config.traffic.nodes} nodes to "
@@ -149,12 +147,12 @@ def _progress(total: int, *, is_wanted: bool) -> Iterator[Callable[[int], object
         yield lambda records: bar.advance(task, records)
 
 
-def _destination(text: str) -> tuple[Literal["udp", "tcp"], CollectorAddress]:
+def _destination(text: str) -> tuple[Literal["udp", "tcp"], Endpoint]:
     protocol, separator, rest = text.partition("://")
     if not separator or protocol not in ("udp", "tcp"):
         raise argparse.ArgumentTypeError(f"{text!r} is not udp://HOST:PORT or tcp://HOST:PORT")
     try:
-        address = CollectorAddress.parse(rest)
+        address = Endpoint.from_text(rest)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     if address.port == 0:

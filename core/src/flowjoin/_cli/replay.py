@@ -13,8 +13,6 @@ from typing import Final, Literal
 import trio
 
 from flowjoin._cli.capture_file import (
-    EXIT_FAILED,
-    EXIT_UNUSABLE,
     add_capture_arguments,
     medium_failed,
     opened,
@@ -23,8 +21,8 @@ from flowjoin._cli.capture_file import (
     unreadable,
     why_nothing,
 )
-from flowjoin._cli.commands import CommandError
-from flowjoin._cli.configuration import add_config_argument, read_config, say_notices
+from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
+from flowjoin._cli.configuration import add_config_argument, make_logs, read_config, say_notices
 from flowjoin._cli.terminal_exporter import TERMINAL_NAME, TerminalSettings, terminal_exporter_type
 from flowjoin._collector.capture import CaptureItem
 from flowjoin._config.fields import Settings
@@ -35,7 +33,7 @@ from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin, bind_plug
 from flowjoin._model.errors import DecodeError
 from flowjoin._pipeline.replay_program import ReplayOutcome, run_replay
 from flowjoin._plugins.loader import load_plugins
-from flowjoin._telemetry.logs import LogFormat, Logs
+from flowjoin._telemetry.logs import Logs
 from flowjoin.api import ExporterType
 from flowjoin.wire.registry import default_registry
 
@@ -67,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     # That there is no collector, or no exporter, is no news here.
     say_notices(dataclasses.replace(loaded, warnings=tuple(n for n in loaded.warnings if n.severity == "warning")))
     bound = bind_plugins(loaded, load_plugins, default_registry())
+    logs = make_logs(bound.config.log, level="warning" if arguments.config is None else None)
     scope = trio.CancelScope()
     output_error: OSError | None = None
 
@@ -82,7 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
             "--output is for flows on standard output, and the configuration has exporters", exit_code=EXIT_UNUSABLE
         )
     with opened(arguments.file, ports=arguments.port) as capture, progress_of(capture, arguments.file) as tell:
-        outcome = _replayed(bound, iter(capture), _logs(arguments, bound), scope, tell)
+        outcome = _replayed(
+            bound,
+            iter(capture),
+            logs,
+            scope,
+            tell,
+        )
         if outcome is None:
             assert output_error is not None, "nothing else cancels a replay"
             raise output_failed(output_error)
@@ -145,9 +150,3 @@ def _terminal(
     entry = ExporterEntry(type=TERMINAL_NAME, spool="none", settings=Settings(node=MappingNode(entries=(), line=0)))
     settings = TerminalSettings(out=sys.stdout, form=form, on_closed=on_closed)
     return BoundPlugin(entry=entry, type=terminal_exporter_type(), settings=settings)
-
-
-def _logs(arguments: argparse.Namespace, bound: BoundConfig) -> Logs:
-    config = bound.config.log
-    log_format: LogFormat = config.format if config.format != "auto" else "console" if sys.stderr.isatty() else "json"
-    return Logs(log_format=log_format, level="warning" if arguments.config is None else config.level)

@@ -9,25 +9,19 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-from flowjoin._cli.commands import CommandError
-from flowjoin._cli.configuration import add_config_argument, read_config, say_notices
+from flowjoin._cli.commands import EXIT_UNUSABLE, CommandError
+from flowjoin._cli.configuration import add_config_argument, make_logs, read_config, say_notices
 from flowjoin._cli.demo import DEMO_CONFIG, INTRODUCTION, send_demo_traffic
+from flowjoin._cli.standard_output import watch_reader, writes_to_standard_output
 from flowjoin._config.load import LoadedConfig, load_config
-from flowjoin._config.model import Log
 from flowjoin._config.plugin_settings import bind_plugins
-from flowjoin._model.errors import BindError
 from flowjoin._pipeline.process import Companion
 from flowjoin._pipeline.program import run_program
 from flowjoin._plugins.loader import load_plugins
-from flowjoin._telemetry.logs import LogFormat, Logs
 from flowjoin.wire.registry import default_registry
 
 __all__ = ["add_arguments", "run"]
-
-_EXIT_FAILED: Final = 1
-_EXIT_UNUSABLE: Final = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,10 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; a second one stops at once.
 
     Raises:
-        CommandError: an address cannot be had, or it is not said what to run.
+        BindError: an address cannot be had.
+        CommandError: it is not said what to run.
     """
     if arguments.demo == (arguments.config is not None):
-        raise CommandError("write -c FILE to run a configuration, or --demo", exit_code=_EXIT_UNUSABLE)
+        raise CommandError("write -c FILE to run a configuration, or --demo", exit_code=EXIT_UNUSABLE)
     if arguments.demo:
         return _run_demo()
     loaded = read_config(arguments.config)
@@ -65,18 +60,6 @@ def _run_demo() -> int:
 
 def _run(loaded: LoadedConfig, companions: Sequence[Companion] = ()) -> int:
     bound = bind_plugins(loaded, load_plugins, default_registry())
-    try:
-        return run_program(bound, environment=os.environ, logs=_logs(bound.config.log), companions=companions)
-    except* BindError as group:
-        error = _first(group)
-    raise CommandError(str(error), exit_code=_EXIT_FAILED) from error
-
-
-def _logs(config: Log) -> Logs:
-    log_format: LogFormat = config.format if config.format != "auto" else "console" if sys.stderr.isatty() else "json"
-    return Logs(log_format=log_format, level=config.level)
-
-
-def _first(group: BaseExceptionGroup[BindError]) -> BindError:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+    if bound.exporters and all(map(writes_to_standard_output, bound.exporters)):
+        companions = (*companions, watch_reader)
+    return run_program(bound, environment=os.environ, logs=make_logs(bound.config.log), companions=companions)

@@ -22,8 +22,9 @@ class Intake:
     Attributes:
         ingest: takes whole Messages, each with its session, and the time; never blocks.
         close_session: forget a connection's Templates; called once for each connection that ended.
-        wait_until_ready: returns when more may be read. Connections wait for it before each read, so
-            that a slow pipeline slows the peers down and loses nothing; UDP cannot wait.
+        wait_until_ready: returns when more may come. Connections wait for it before each read, and again before
+            they hand over what they read, so that a slow pipeline slows the peers down and loses nothing; UDP
+            cannot wait.
         log: what repeats is thinned out by the logger.
     """
 

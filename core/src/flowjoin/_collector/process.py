@@ -9,12 +9,13 @@ from typing import Protocol
 
 import trio
 
-from flowjoin._collector.config import CollectorAddress, CollectorConfig
+from flowjoin._collector.config import CollectorConfig
 from flowjoin._collector.intake import Ingest, Intake
 from flowjoin._collector.metrics import CollectorStatistics
 from flowjoin._collector.sockets import open_bound
 from flowjoin._collector.tcp import TcpCollectingProcess
 from flowjoin._collector.udp import UdpCollectingProcess
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.errors import BindError
 from flowjoin._model.transport_session import TransportSession
 from flowjoin.api._types import Logger
@@ -26,7 +27,7 @@ class CollectingProcess(Protocol):
     """Receives at one bound address."""
 
     @property
-    def address(self) -> CollectorAddress:
+    def address(self) -> Endpoint:
         """Where it listens, with the port it got."""
         ...
 
@@ -34,7 +35,7 @@ class CollectingProcess(Protocol):
         """Tell the socket what it may hold."""
         ...
 
-    async def run(self, *, task_status: trio.TaskStatus[CollectorAddress] = ...) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[Endpoint] = ...) -> None:
         """Receive until stopped or cancelled."""
         ...
 
@@ -58,13 +59,11 @@ class CollectorGroup:
         self._processes = tuple(processes)
 
     @property
-    def addresses(self) -> tuple[CollectorAddress, ...]:
+    def addresses(self) -> tuple[Endpoint, ...]:
         """Where they listen, with the ports they got."""
         return tuple(process.address for process in self._processes)
 
-    async def run(
-        self, *, task_status: trio.TaskStatus[tuple[CollectorAddress, ...]] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[tuple[Endpoint, ...]] = trio.TASK_STATUS_IGNORED) -> None:
         """Receive until stopped or cancelled; started with the bound addresses."""
         async with trio.open_nursery() as nursery:
             for process in self._processes:
@@ -85,7 +84,7 @@ class CollectorGroup:
 
 
 async def _run(
-    process: CollectingProcess, *, task_status: trio.TaskStatus[CollectorAddress] = trio.TASK_STATUS_IGNORED
+    process: CollectingProcess, *, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED
 ) -> None:
     await process.run(task_status=task_status)
 
@@ -134,15 +133,16 @@ async def open_collector(
         yield CollectorGroup(processes)
 
 
-async def _resolve(address: CollectorAddress) -> list[str]:
+async def _resolve(address: Endpoint) -> list[str]:
     """Every numeric address of a host, in the resolver's order."""
     try:
         found = await trio.socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-    except OSError as exc:
+    except (OSError, UnicodeError) as exc:  # UnicodeError: a label that is empty or longer than 63 octets
+        reason = exc.strerror or exc if isinstance(exc, OSError) else "it is no host name"
         raise BindError(
-            f"cannot listen on {address}: the name {address.host!r} is not known ({exc.strerror or exc})",
+            f"cannot listen on {address}: the name {address.host!r} is not known ({reason})",
             address=str(address),
         ) from exc
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

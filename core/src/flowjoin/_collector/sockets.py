@@ -9,7 +9,7 @@ import struct
 import sys
 from typing import Final
 
-from flowjoin._collector.config import CollectorAddress
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.errors import BindError
 
 __all__ = ["ask_receive_buffer", "bound_address", "datagrams_dropped", "open_bound"]
@@ -23,7 +23,7 @@ _MEMINFO_DROPS: Final = 8
 _BACKLOG: Final = 4096  # connections that wait to be accepted; the system's own limit (somaxconn) cuts it
 
 
-def open_bound(kind: socket.SocketKind, address: CollectorAddress, *, numeric_host: str) -> socket.socket:
+def open_bound(kind: socket.SocketKind, address: Endpoint, *, numeric_host: str) -> socket.socket:
     """A non-blocking socket bound to an address; over TCP it listens.
 
     Args:
@@ -66,7 +66,7 @@ def _open(family: socket.AddressFamily, kind: socket.SocketKind, host: str, port
     return opened
 
 
-def _problem(exc: OSError, protocol: str, address: CollectorAddress) -> str:
+def _problem(exc: OSError, protocol: str, address: Endpoint) -> str:
     match exc.errno:
         case errno.EADDRINUSE:
             advice = f"another process listens there; find it with 'ss -lnp --{protocol}' or choose another port"
@@ -79,10 +79,10 @@ def _problem(exc: OSError, protocol: str, address: CollectorAddress) -> str:
     return f"cannot listen on {protocol} {address}: {advice}"
 
 
-def bound_address(listening: socket.socket) -> CollectorAddress:
+def bound_address(listening: socket.socket) -> Endpoint:
     """Where a bound socket listens, with the port it got."""
     host, port = listening.getsockname()[:2]
-    return CollectorAddress(host, port)
+    return Endpoint(host=host, port=port)
 
 
 def ask_receive_buffer(receiving: socket.socket, octets: int) -> int:

@@ -18,11 +18,13 @@ from typing import Final
 
 import trio
 
-from flowjoin._collector.config import CollectorAddress, CollectorConfig
+from flowjoin._collector.config import CollectorConfig
 from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
 from flowjoin._collector.peers import peer_text
 from flowjoin._collector.sockets import bound_address
+from flowjoin._config.endpoint import Endpoint
+from flowjoin._kernel.interface import IngestResult
 from flowjoin._model.errors import DecodeError
 from flowjoin._model.reasons import Reason
 from flowjoin._model.transport_session import TransportSession
@@ -76,7 +78,7 @@ class TcpCollectingProcess:
         for scope in self._reading:
             scope.deadline = min(scope.deadline, now + _QUIET_SECONDS)
 
-    async def run(self, *, task_status: trio.TaskStatus[CollectorAddress] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept and read until stopped or cancelled."""
         async with trio.open_nursery() as connections:
             task_status.started(self.address)
@@ -178,16 +180,27 @@ class TcpCollectingProcess:
                 return "end"
             messages, fault = _whole_messages(framer, data)
             if messages:
+                result = await self._hand_over(messages, session)
                 heard_at = trio.current_time()
-                self._counters.messages += len(messages)
-                self._counters.octets += sum(map(len, messages))
-                result = self._intake.ingest(messages, [session] * len(messages), heard_at)
                 if session in result.faulty:
                     self._counters.connections_faulty += 1
                     return "faulty"
             if fault is not None:
                 self._counters.refuse(fault.value)
                 return fault.value
+
+    async def _hand_over(self, messages: list[bytes | memoryview], session: TransportSession) -> IngestResult:
+        """Ingest, when the pipeline is ready: other connections may have brought much since we began to read.
+
+        Cancellation: they are handed over all the same.
+        """
+        try:
+            await self._intake.wait_until_ready()
+        finally:
+            self._counters.messages += len(messages)
+            self._counters.octets += sum(map(len, messages))
+            result = self._intake.ingest(messages, [session] * len(messages), trio.current_time())
+        return result
 
 
 def _whole_messages(framer: MessageFramer, data: bytes | bytearray) -> tuple[list[bytes | memoryview], Reason | None]:

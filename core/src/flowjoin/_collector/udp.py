@@ -1,9 +1,10 @@
 """IPFIX over UDP (RFC 7011 section 10.3): one datagram is one Message.
 
 Strategy: one task waits until the socket is readable, takes what is there without waiting again, and
-hands all of it over in one call. A wake-up has a budget of datagrams that adapts, so that a slow
-kernel does not hold trio's thread for more than a slice; waiting for readability lets every other
-task run in between, also when the next datagram is there already.
+hands it over in one call, or several where datagrams are large. A wake-up has a budget of datagrams
+that adapts, and ends between two calls when its time is over, so that neither a slow kernel nor what a
+sender makes expensive holds trio's thread for long; waiting for readability lets every other task run
+in between, also when the next datagram is there already.
 
 Invariant: a datagram that we read is handed over, whatever happens next.
 """
@@ -15,11 +16,12 @@ from typing import Any, Final
 
 import trio
 
-from flowjoin._collector.config import CollectorAddress, CollectorConfig
+from flowjoin._collector.config import CollectorConfig
 from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
 from flowjoin._collector.peers import PeerSessions
 from flowjoin._collector.sockets import ask_receive_buffer, bound_address, datagrams_dropped, open_bound
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.errors import BindError
 from flowjoin._model.reasons import Reason
 from flowjoin._model.transport_session import TransportSession
@@ -28,6 +30,8 @@ __all__ = ["UdpCollectingProcess"]
 
 # One octet more than any UDP payload can have, so that none is ever cut.
 _BUFFER_OCTETS: Final = 65536
+# Handed over at once, as much as TCP reads at once: what one call can cost is in proportion to it.
+_PIECE_OCTETS: Final = 65536
 _LEAST_BUDGET: Final = 8
 _REOPEN_AFTER: Final = 0.1
 _REOPEN_AT_MOST: Final = 5.0
@@ -81,7 +85,7 @@ class UdpCollectingProcess:
         """Take what has arrived until now, then let ``run`` return."""
         self._receiving.cancel()
 
-    async def run(self, *, task_status: trio.TaskStatus[CollectorAddress] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
         """Receive until stopped or cancelled."""
         task_status.started(self.address)
         with self._receiving:
@@ -98,8 +102,13 @@ class UdpCollectingProcess:
         self._peers.advance(began)
         messages: list[bytes | memoryview] = []
         sessions: list[TransportSession] = []
-        read, error = 0, None
+        read, octets, error = 0, 0, None
         while read < self._budget:
+            if octets >= _PIECE_OCTETS:
+                self._hand_over(messages, sessions, began)
+                messages, sessions, octets = [], [], 0
+                if trio.current_time() - began > self._limits.slice_seconds:
+                    break
             try:
                 length, address = self._socket.recvfrom_into(self._buffer)
             except BlockingIOError:
@@ -114,6 +123,7 @@ class UdpCollectingProcess:
                 continue
             messages.append(bytes(self._view[:length]))
             sessions.append(session)
+            octets += length
         if messages:
             self._hand_over(messages, sessions, began)
         if read == self._budget:

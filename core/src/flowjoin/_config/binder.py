@@ -9,7 +9,6 @@ because it is a bug of the dataclass's author.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
 import math
 from collections.abc import Callable, Iterable
@@ -30,9 +29,10 @@ from flowjoin._config.fields import (
 from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, is_empty, is_null
 from flowjoin._config.sizes import format_octets, parse_octets
 from flowjoin._model.errors import ConfigError
+from flowjoin._model.nearest import nearest
 from flowjoin.api._settings import Bounds, Duration, Octets, Secret
 
-__all__ = ["Binder", "bind", "bind_settings", "did_you_mean"]
+__all__ = ["Binder", "bind", "bind_settings"]
 
 T = TypeVar("T")
 
@@ -63,15 +63,15 @@ def bind_settings(settings: Settings, into: type[T]) -> T:
     return bind(settings.node, into, path=settings.path, source=settings.source)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The half-sentence that helps with an unknown word: the nearest one, or all of them."""
-    by_lower = {name.lower(): name for name in known}
-    nearest = difflib.get_close_matches(word[:_SHOWN].lower(), by_lower, n=1, cutoff=0.6)
-    if nearest:
-        return f'did you mean "{by_lower[nearest[0]]}"?'
-    if len(by_lower) > _LISTED:
+def _known_instead(word: str, known: Iterable[str]) -> str:
+    """The half-sentence that helps with an unknown key: the nearest one, or all of them."""
+    names = tuple(known)
+    near = nearest(word, names)
+    if near is not None:
+        return f'did you mean "{near}"?'
+    if len(names) > _LISTED:
         return "docs/reference/configuration.md lists what is known here"
-    return f"known here: {', '.join(by_lower.values())}" if by_lower else "nothing is known here"
+    return f"known here: {', '.join(names)}" if names else "nothing is known here"
 
 
 class Binder:
@@ -103,6 +103,9 @@ class Binder:
         if not isinstance(node, MappingNode):
             keys = ", ".join(spec.key for spec in specs if spec.hint is not Settings)
             raise self._wrong(node, path, f"a mapping with the keys {keys}")
+        # First of all, so that a required key that is misspelt is not told as missing.
+        if not any(spec.hint is Settings for spec in specs):
+            self.unknown_keys(node, [spec.key for spec in specs], path, lenient=into in self._lenient)
         values: dict[str, Any] = {}
         for spec in specs:
             if spec.hint is Settings:
@@ -116,8 +119,6 @@ class Binder:
                     )
                 continue
             values[spec.name] = self.value(entry.value, spec.hint, _join(path, spec.key), spec.bounds, entry.line)
-        if not any(spec.hint is Settings for spec in specs):
-            self.unknown_keys(node, [spec.key for spec in specs], path, lenient=into in self._lenient)
         try:
             return into(**values)
         except ValueError as exc:
@@ -129,7 +130,7 @@ class Binder:
         for entry in node.entries:
             if entry.key in known:
                 continue
-            problem = f"is not a known key; {did_you_mean(entry.key, known)}"
+            problem = f"is not a known key; {_known_instead(entry.key, known)}"
             if not lenient or self._report is None:
                 raise self._error(problem, _join(path, entry.key), entry.line)
             self._report(problem, _join(path, entry.key), entry.line)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from flowjoin._config import antrea
-from flowjoin._config.binder import Binder, did_you_mean
+from flowjoin._config.binder import Binder
 from flowjoin._config.fields import fields_of
 from flowjoin._config.model import (
     ApiServer,
@@ -25,6 +25,7 @@ from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, Sequenc
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError
 from flowjoin._model.information_element import InformationElement
+from flowjoin._model.nearest import nearest
 from flowjoin.api._settings import Duration
 
 __all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
@@ -113,8 +114,8 @@ def resolve_elements(loaded: LoadedConfig, registry: ElementRegistry) -> tuple[I
             try:
                 element = registry.by_name(item)
             except KeyError:
-                near = did_you_mean(item, (known.name for known in registry)) if len(registry) else ""
-                hint = near if near.startswith("did") else "define it with name, id and type"
+                near = nearest(item, (known.name for known in registry))
+                hint = "define it with name, id and type" if near is None else f'did you mean "{near}"?'
                 raise ConfigError(f'no element is named "{item}"; {hint}', path=path, source=loaded.source) from None
         else:
             element = item.to_element()

@@ -182,9 +182,9 @@ class Limits:
     held_bytes: Annotated[Octets, Bounds(0), "data that waits for its Template, all sessions"] = Octets(
         16 * 1024 * 1024
     )
-    receive_buffer: Annotated[Octets, Bounds(4096), "SO_RCVBUF of a UDP collector"] = Octets(64 * 1024 * 1024)
+    receive_buffer: Annotated[Octets, Bounds(4096, 2**30), "SO_RCVBUF of a UDP collector"] = Octets(64 * 1024 * 1024)
     lane_bytes: Annotated[Octets, Bounds(65536), "batches one lane holds in memory"] = Octets(64 * 1024 * 1024)
-    stall: Annotated[Duration, Bounds(1), "the process ends when a plugin blocks it for so long"] = Duration(30.0)
+    stall: Annotated[Duration, Bounds(1), "accepted; nothing watches for stalls in this version"] = Duration(30.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,6 +178,7 @@ class _Converter:
             raise self._error(f"more than {MAX_NODES} values once aliases are followed", line, tail)
         tag = node.tag.removeprefix(_TAG_PREFIX)
         if isinstance(node, yaml.ScalarNode) and tag in _KINDS:
+            self._refuse_surrogates(node.value, line, tail)
             return ScalarNode(text=node.value, kind=_KINDS[tag], line=line, quoted=node.style is not None)
         if isinstance(node, yaml.SequenceNode) and tag == "seq":
             items = (self.convert(item, depth=depth + 1, tail=(*tail, f"[{i}]")) for i, item in enumerate(node.value))
@@ -194,6 +195,7 @@ class _Converter:
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == _TAG_PREFIX + "null":
                 raise self._error("a key must be one word before its colon", line, tail)
             key = key_node.value
+            self._refuse_surrogates(key, line, tail)
             if key in seen:
                 raise self._error(f'the key "{key}" is given twice, on lines {seen[key]} and {line}', line, tail)
             seen[key] = line
@@ -212,6 +214,12 @@ class _Converter:
             if not isinstance(mapping, MappingNode):
                 raise self._error("<< merges mappings only", line, tail)
             yield from mapping.entries
+
+    def _refuse_surrogates(self, text: str, line: int, tail: tuple[str, ...]) -> None:
+        """An escape can write half a character, which no file name, log line or record can carry."""
+        half = next((character for character in text if "\ud800" <= character <= "\udfff"), None)
+        if half is not None:
+            raise self._error(f"\\u{ord(half):04x} is half of a character; write \\U and eight digits", line, tail)
 
     def _error(self, problem: str, line: int, tail: tuple[str, ...]) -> ConfigError:
         path = "".join(part if part.startswith("[") else f".{part}" for part in tail).removeprefix(".")

@@ -5,11 +5,13 @@ The plugins come through a protocol, so that this stays free of how they are fou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from flowjoin._config.binder import bind_settings
+from flowjoin._config.fields import Settings, fields_of
 from flowjoin._config.load import LoadedConfig, resolve_elements
 from flowjoin._config.model import Config, ExporterEntry, PluginEntry
 from flowjoin._model.element_registry import ElementRegistry
@@ -17,7 +19,7 @@ from flowjoin._model.errors import ConfigError, PluginContractError, PluginError
 from flowjoin._model.information_element import InformationElement
 from flowjoin.api._types import EnricherType, ExporterType, LookupType, SourceType
 
-__all__ = ["BoundConfig", "BoundPlugin", "PluginTypes", "bind_plugins"]
+__all__ = ["BoundConfig", "BoundPlugin", "PluginTypes", "bind_plugins", "placed"]
 
 EntryT = TypeVar("EntryT", PluginEntry, ExporterEntry)
 TypeT = TypeVar("TypeT", ExporterType, EnricherType, SourceType, LookupType)
@@ -114,6 +116,22 @@ def _bound(entries: Iterable[EntryT], type_of: Callable[[str], TypeT]) -> Iterat
             problem = f"its configuration {plugin_type.config.__qualname__} cannot be bound: {exc}"
             raise _named_at(PluginContractError(problem, plugin=entry.type), entry) from exc
         yield BoundPlugin(entry=entry, type=plugin_type, settings=settings)
+
+
+def placed(error: ConfigError, plugin: BoundPlugin[Any, Any]) -> ConfigError:
+    """What a plugin said about its own keys, with their place in the file; other errors as they are."""
+    settings: Settings = plugin.entry.settings
+    own = [spec.key for spec in fields_of(plugin.type.config)]
+    head = re.split(r"[.\[]", error.path, maxsplit=1)[0]
+    if error.source is not None or (error.path and head not in own):
+        return error
+    entry = settings.node.get(head)
+    return ConfigError(
+        error.problem,
+        path=f"{settings.path}.{error.path}" if error.path else settings.path,
+        line=settings.node.line if entry is None else entry.line,
+        source=settings.source,
+    )
 
 
 def _named_at(error: PluginError, entry: PluginEntry | ExporterEntry | None) -> PluginError:

@@ -294,6 +294,8 @@ async def _connect_tcp(config: GeneratorConfig) -> trio.SocketStream:
             return await trio.open_tcp_stream(config.host, config.port)
     except trio.TooSlowError as exc:
         raise DestinationError(f"{config.address} does not answer", address=config.address) from exc
+    except UnicodeError as exc:
+        raise _unknown_name(config) from exc
     except OSError as exc:
         raise DestinationError(f"nobody listens at tcp {config.address}", address=config.address) from exc
 
@@ -303,12 +305,20 @@ async def _connect_udp(config: GeneratorConfig) -> trio.socket.SocketType:
         family, kind, protocol, _name, address = (
             await trio.socket.getaddrinfo(config.host, config.port, type=socket.SOCK_DGRAM)
         )[0]
-    except OSError as exc:
-        raise DestinationError(f"the name {config.host!r} is not known", address=config.address) from exc
-    sending = trio.socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as exc:
+        raise _unknown_name(config) from exc
     try:
-        await sending.connect(address)
-    except BaseException:
-        sending.close()
-        raise
+        sending = trio.socket.socket(family, kind, protocol)
+        try:
+            await sending.connect(address)
+        except BaseException:
+            sending.close()
+            raise
+    except OSError as exc:
+        problem = f"cannot send to udp {config.address}: {exc.strerror or exc}"
+        raise DestinationError(problem, address=config.address) from exc
     return sending
+
+
+def _unknown_name(config: GeneratorConfig) -> DestinationError:
+    return DestinationError(f"the name {config.host!r} is not known", address=config.address)

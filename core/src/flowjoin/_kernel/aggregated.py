@@ -268,25 +268,31 @@ class AggregatedFlows:
         return True
 
     def _count(self, state: bytearray, row: Row, seconds: int, of_side: tuple[bool, bool], *, is_latest: bool) -> None:
-        deltas = self._clamped(row[_COUNTERS_AT : _COUNTERS_AT + 4])
+        delta, packets, back, packets_back = self._clamped(row[_COUNTERS_AT : _COUNTERS_AT + 4])
         totals = row[_COUNTERS_AT + 4 : _REST_AT]
         octets = reverse_octets = 0
-        sums: list[int] = []
-        for (counters_at, _), is_reported in zip(_SIDES, of_side, strict=True):
+        sums = (0, 0, 0, 0)
+        # Unrolled, and spelt out without helpers: this runs for every record of a known flow.
+        for side, is_reported in enumerate(of_side):
             if not is_reported:
                 continue
+            counters_at = _SIDES[side][0]
             stored = _EIGHT.unpack_from(state, counters_at)
             octets, reverse_octets = totals[0] - stored[4], totals[2] - stored[6]
-            sums = [(stored[index] + deltas[index]) & _MASK for index in range(4)]
+            sums = (
+                stored[0] + delta & _MASK,
+                stored[1] + packets & _MASK,
+                stored[2] + back & _MASK,
+                stored[3] + packets_back & _MASK,
+            )
             _EIGHT.pack_into(state, counters_at, *sums, *totals)
-        clamped = (octets < 0) + (reverse_octets < 0)
-        if clamped:  # an agent began to count anew
-            self._tally.counters_clamped += clamped
+        if octets < 0 or reverse_octets < 0:  # an agent began to count anew
+            self._tally.counters_clamped += (octets < 0) + (reverse_octets < 0)
             octets, reverse_octets = max(octets, 0), max(reverse_octets, 0)
         rates = _rates(octets, reverse_octets, seconds)
-        for (_, throughput_at), is_reported in zip(_SIDES, of_side, strict=True):
+        for side, is_reported in enumerate(of_side):
             if is_reported:
-                _TWO.pack_into(state, throughput_at, *rates)
+                _TWO.pack_into(state, _SIDES[side][1], *rates)
         if is_latest:  # the common counters are those of the side that reported last
             common_totals = _FOUR_TOTALS.unpack_from(state, _COMMON_AT + _DELTA_OCTETS)
             _EIGHT.pack_into(state, _COMMON_AT, *sums, *map(max, common_totals, totals))

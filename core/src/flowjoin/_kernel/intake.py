@@ -6,9 +6,9 @@ Invariant: a Message is read to its end or first fault before any of its records
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from flowjoin._kernel.init_times import InitTimes
 from flowjoin._kernel.interface import CompilePlan, KernelStatistics
 from flowjoin._kernel.tally import Tally
 from flowjoin._model.plan import Plan
@@ -34,12 +34,16 @@ RowsT = TypeVar("RowsT")
 _MAXIMUM_PLANS = 4_096  # distinct Templates; beyond it all are compiled anew as their data comes
 
 
-@dataclass(frozen=True, slots=True)
-class DataSet(Generic[RowsT]):
-    """Records about flows, and what was compiled for their Template."""
+class DataSet(NamedTuple, Generic[RowsT]):
+    """Records about flows, what was compiled for their Template, and what was told about their original exporter.
+
+    Attributes:
+        init_time: when it started, as an earlier options record of the session and domain says; 0 without one.
+    """
 
     received: DataSetReceived
     rows: RowsT
+    init_time: int = 0
 
 
 class Notices:
@@ -79,6 +83,7 @@ class Intake(Generic[RowsT]):
         self._tally = tally
         self._rows: dict[Template, RowsT | None] = {}  # sessions with equal Templates share it
         self._rows_by_identity: dict[int, tuple[Template, RowsT | None]] = {}  # hashing a Template takes long
+        self._init_times = InitTimes()
         self._messages = 0
         self._octets = 0
         self._templates = 0
@@ -103,9 +108,10 @@ class Intake(Generic[RowsT]):
                     rows = self._rows_of(event.template)
                     if rows is None:
                         self._option_records += len(event.records)
+                        self._init_times.note(session, event)
                     elif event.records:
                         self._tally.records_received += len(event.records)
-                        data_sets.append(DataSet(event, rows))
+                        data_sets.append(DataSet(event, rows, self._init_times.of(session, domain)))
                 case MessageReceived():
                     self._messages += 1
                     domain = event.header.observation_domain_id
@@ -134,14 +140,18 @@ class Intake(Generic[RowsT]):
     def close_session(self, session: TransportSession) -> None:
         """Forget a session."""
         self._decoder.close_session(session)
+        self._init_times.forget(session)
 
     def tick(self, now: float) -> list[TransportSession]:
         """Expire Templates and silent sessions."""
-        return self._decoder.expire(now)
+        silent = self._decoder.expire(now)
+        for session in silent:
+            self._init_times.forget(session)
+        return silent
 
     def statistics(self, *, held: int, waiting: int, strings_dropped: int) -> KernelStatistics:
         """The snapshot of these counters and the tally's."""
-        tally = self._tally
+        tally, decoded = self._tally, self._decoder.statistics()
         return KernelStatistics(
             messages=self._messages,
             octets=self._octets,
@@ -149,6 +159,8 @@ class Intake(Generic[RowsT]):
             option_records=self._option_records,
             sets_without_template=self._sets_without_template,
             sets_held=self._sets_held,
+            held_sets_expired=decoded.held_sets_expired,
+            templates_expired=decoded.templates_expired,
             malformed_messages=self._malformed_messages,
             malformed_templates=self._malformed_templates,
             sequence_lost=self._sequence_lost,

@@ -70,6 +70,9 @@ class KernelStatistics:
 
     Attributes:
         messages: whole Messages whose header was read.
+        sets_held: Data Sets that waited for their Template.
+        held_sets_expired: of them, those for which it did not come in time; their records are lost.
+        templates_expired: over UDP, not sent again in time.
         sequence_lost: Data Records missing now, over all sessions (a late arrival takes its loss back).
         records_received: Data Records about flows; option_records count apart.
         records_created: made a flow.
@@ -95,6 +98,8 @@ class KernelStatistics:
     option_records: int = 0
     sets_without_template: int = 0
     sets_held: int = 0
+    held_sets_expired: int = 0
+    templates_expired: int = 0
     malformed_messages: int = 0
     malformed_templates: int = 0
     sequence_lost: int = 0

@@ -22,13 +22,11 @@ from flowjoin._kernel.tally import Tally, add_bounded
 from flowjoin._model.flow_schema import FlowSchema
 from flowjoin._model.information_element import MergeRule
 from flowjoin._model.plan import Plan
-from flowjoin._model.schemas import of_family
+from flowjoin._model.schemas import UNKNOWN_DIRECTION, of_family
 from flowjoin._model.state_layout import Derivation, StateLayout, Storage
 from flowjoin.wire.events import MessageHeader
 
-__all__ = ["UNKNOWN_DIRECTION", "PlainFlows", "PlainRows"]
-
-UNKNOWN_DIRECTION: Final = 255  # flowDirection of a flow whose record does not say; 0 would say ingress
+__all__ = ["PlainFlows", "PlainRows"]
 
 _ICMP_PROTOCOLS: Final = (1, 58)
 _MASK: Final = 2**64 - 1
@@ -91,7 +89,7 @@ class PlainRows:
         has_icmp: the Template has ICMP type and code in one element.
         has_delta: for each of the four counters, whether the Template has its delta.
         has_total: likewise.
-        absent: elements that the key or the books want and the Template lacks.
+        absent: elements that the key or the books want and the Template lacks, times apart.
         lacking_ports: those of them that ICMP has not either.
     """
 
@@ -166,16 +164,26 @@ class PlainFlows:
             has_total=has_total,
             absent=(
                 *(name for name in wanted if name not in moved),
-                *times.absent,
                 *(_DELTAS[at] for at in range(_FORWARD) if not has_delta[at] and not has_total[at]),
             ),
             lacking_ports=tuple(name for name in ports if name not in moved),
         )
 
-    def merge(self, record: Row, rows: PlainRows, header: MessageHeader, peer: tuple[bytes, bytes], now: float) -> None:
+    def merge(
+        self,
+        record: Row,
+        rows: PlainRows,
+        header: MessageHeader,
+        peer: tuple[bytes, bytes],
+        now: float,
+        *,
+        init_time: int = 0,
+    ) -> None:
         """Merge one record: create its flow, or change it."""
         row = rows.read(record)
         protocol = row[4]
+        absent_times = rows.times.absent_with_init_time if init_time else rows.times.absent
+        add_bounded(self._tally.elements_absent, (*rows.absent, *absent_times), 1)
         if rows.lacking_ports and protocol not in _ICMP_PROTOCOLS:
             add_bounded(self._tally.elements_absent, rows.lacking_ports, 1)
         icmp = row[6] if rows.has_icmp else row[7] << 8 | row[8]
@@ -184,7 +192,7 @@ class PlainFlows:
             exporters = peer
         domain = row[13] if rows.has_domain else header.observation_domain_id
         key = plain_key(aggregated_key(*row[:5]), exporter_key(*exporters), domain, row[5], icmp)
-        start, end, is_clamped = rows.times.read(record, header)
+        start, end, is_clamped = rows.times.read(record, header, init_time)
         self._tally.times_clamped += is_clamped
 
         handle = self._table.find(key)

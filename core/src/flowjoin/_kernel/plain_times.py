@@ -28,6 +28,8 @@ class PlainTimes:
 
     Attributes:
         absent: which of ``flowStartMilliseconds`` and ``flowEndMilliseconds`` nothing in the Template tells.
+        absent_with_init_time: those of them that are absent even where an options record told when the original
+            exporter started.
     """
 
     def __init__(self, moved: Mapping[str, int]) -> None:
@@ -35,24 +37,37 @@ class PlainTimes:
         self._init_at = moved.get(_INIT_TIME)
         self._start = _Edge("flowStart", moved)
         self._end = _Edge("flowEnd", moved)
-        self.absent = tuple(
-            f"{edge.name}Milliseconds" for edge in (self._start, self._end) if not edge.is_told(self._init_at)
-        )
+        self.absent = self._absent(has_init_time=self._init_at is not None)
+        self.absent_with_init_time = self._absent(has_init_time=True)
 
-    def start(self, record: Row, header: MessageHeader) -> int | None:
+    def _absent(self, *, has_init_time: bool) -> tuple[str, ...]:
+        edges = (self._start, self._end)
+        return tuple(f"{edge.name}Milliseconds" for edge in edges if not edge.is_told(has_init_time=has_init_time))
+
+    def start(self, record: Row, header: MessageHeader, init_time: int = 0) -> int | None:
         """The start alone; None if the record does not tell it."""
-        return self._start.read(record, header, self._init_at)
+        return self._start.read(record, header, self._init_time(record, init_time))
 
-    def end(self, record: Row, header: MessageHeader) -> int | None:
+    def end(self, record: Row, header: MessageHeader, init_time: int = 0) -> int | None:
         """The end alone; None if the record does not tell it."""
-        return self._end.read(record, header, self._init_at)
+        return self._end.read(record, header, self._init_time(record, init_time))
 
-    def read(self, record: Row, header: MessageHeader) -> tuple[int, int, bool]:
+    def _init_time(self, record: Row, told: int) -> int:
+        """When the original exporter started: what the record says wins; 0 if nothing is known."""
+        own: int = 0 if self._init_at is None else record[self._init_at]
+        return own if own > 0 else told
+
+    def read(self, record: Row, header: MessageHeader, init_time: int = 0) -> tuple[int, int, bool]:
         """Start, end, and whether the record said that it ended before it began (both are the end then).
 
         What the record does not tell is the time of its export, but for that a flow ends after its start.
+
+        Args:
+            record: decoded.
+            header: of its Message.
+            init_time: when the original exporter started, as an options record said; 0 if none did.
         """
-        start, end = self.start(record, header), self.end(record, header)
+        start, end = self.start(record, header, init_time), self.end(record, header, init_time)
         exported = header.export_time * 1000
         if start is None:
             end = exported if end is None else end
@@ -75,18 +90,18 @@ class _Edge:
         self._uptime_at = moved.get(name + _UPTIME)
         self._before_export_at = moved.get(name + _BEFORE_EXPORT)
 
-    def is_told(self, init_at: int | None) -> bool:
+    def is_told(self, *, has_init_time: bool) -> bool:
         """Whether the Template has an element to tell it."""
-        with_uptime = init_at is not None and self._uptime_at is not None
+        with_uptime = has_init_time and self._uptime_at is not None
         return bool(self._absolute) or with_uptime or self._before_export_at is not None
 
-    def read(self, record: Row, header: MessageHeader, init_at: int | None) -> int | None:
+    def read(self, record: Row, header: MessageHeader, init_time: int) -> int | None:
         for at, scale in self._absolute:
             value: int = record[at]
             if value > 0:
                 return min(value // scale if scale > 0 else value * -scale, _LATEST)
-        if init_at is not None and self._uptime_at is not None and record[init_at] > 0:
-            return min(int(record[init_at]) + int(record[self._uptime_at]), _LATEST)
+        if init_time > 0 and self._uptime_at is not None:
+            return min(init_time + int(record[self._uptime_at]), _LATEST)
         if self._before_export_at is not None:  # an offset of 0 is one
             return max(header.export_time * 1_000_000 - int(record[self._before_export_at]), 0) // 1000
         return None

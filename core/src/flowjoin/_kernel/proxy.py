@@ -15,7 +15,6 @@ from flowjoin._kernel.flow_table import MAXIMUM_DEPARTED
 from flowjoin._kernel.intake import DataSet, Intake, Notices
 from flowjoin._kernel.interface import CompilePlan, IngestResult, KernelLimits, KernelStatistics
 from flowjoin._kernel.original_exporters import NO_IPV4, NO_IPV6, OriginalExporters
-from flowjoin._kernel.plain import UNKNOWN_DIRECTION
 from flowjoin._kernel.plain_times import PlainTimes
 from flowjoin._kernel.python_kernel import DUE_ROWS
 from flowjoin._kernel.rows import Row, RowReader, positions_of
@@ -23,10 +22,10 @@ from flowjoin._kernel.tally import Tally, add_bounded
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
-from flowjoin._model.flow_schema import AddressFamily, FlowOrigin, FlowSchema
+from flowjoin._model.flow_schema import ADDRESS_ELEMENTS, AddressFamily, FlowOrigin, FlowSchema
 from flowjoin._model.information_element import InformationElement, Value
 from flowjoin._model.plan import Plan
-from flowjoin._model.schemas import FlowSchemas
+from flowjoin._model.schemas import UNKNOWN_DIRECTION, FlowSchemas
 from flowjoin._model.state_layout import Storage, storage_of
 from flowjoin._model.template import FieldSpecifier, Template
 from flowjoin._model.transport_session import TransportSession
@@ -39,11 +38,6 @@ __all__ = ["ProxyKernel"]
 _INGRESS, _EGRESS = 0, 1  # flowDirection
 _INTER_NODE, _TO_EXTERNAL, _FROM_EXTERNAL = 2, 3, 4  # flowType
 _LAST_SECOND: Final = 2**32 - 1
-_FAMILIES: Final = (AddressFamily.IPV4, AddressFamily.IPV6)
-_ADDRESSES: Final = {
-    AddressFamily.IPV4: ("sourceIPv4Address", "destinationIPv4Address"),
-    AddressFamily.IPV6: ("sourceIPv6Address", "destinationIPv6Address"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +84,7 @@ class ProxyKernel:
         is_enriched: bool = False,
     ) -> None:
         """Begin empty; the arguments are the other kernels', of ``limits`` none applies to rows that only pass."""
-        self._schemas = {family: schemas[FlowOrigin.PROXY, family] for family in _FAMILIES}
+        self._schemas = {family: schemas[FlowOrigin.PROXY, family] for family in AddressFamily}
         self._cluster_id = cluster_id
         self._is_enriched = is_enriched
         self._tally = Tally()
@@ -159,13 +153,13 @@ class ProxyKernel:
             positions[element.name] = index
         of_family = {
             family: self._compile_family(family, extra, positions)
-            for family, pair in _ADDRESSES.items()
+            for family, pair in ADDRESS_ELEMENTS.items()
             if all(name in positions for name in pair)
         }
         return _Rows(
             addresses={
                 family: tuple(positions[name] for name in pair if name in positions)
-                for family, pair in _ADDRESSES.items()
+                for family, pair in ADDRESS_ELEMENTS.items()
             },
             of_family=of_family,
             times=PlainTimes(positions),
@@ -194,40 +188,48 @@ class ProxyKernel:
             add_bounded(self._tally.elements_dropped, rows.dropped, len(received.records))
         peer = self._exporters.of_session(session)
         for record in received.records:
-            cause = self._add(record, rows, received.header, peer)
+            cause = self._add(record, rows, received.header, peer, data_set.init_time)
             if cause is not None:
                 self._tally.reject(cause)
             else:
                 self._tally.records_created += 1
                 self._tally.flows_created += 1
 
-    def _add(self, record: Row, rows: _Rows, header: MessageHeader, peer: tuple[bytes, bytes]) -> str | None:
+    def _add(
+        self, record: Row, rows: _Rows, header: MessageHeader, peer: tuple[bytes, bytes], init_time: int
+    ) -> str | None:
         """Let a record's row wait; why not, if it cannot."""
-        present = [family for family in _FAMILIES if any(any(record[at]) for at in rows.addresses[family])]
+        present = [family for family in AddressFamily if any(any(record[at]) for at in rows.addresses[family])]
         if not present:  # addresses that are all zero are addresses, if there are no others
             present = list(rows.of_family)[:1]
         if len(present) > 1:
             return "address_mixed"
         if not present or present[0] not in rows.of_family:
             return "address_absent"
-        start = rows.times.start(record, header)
+        start = rows.times.start(record, header, init_time)
         if start is None and "flowStartSeconds" not in rows.has:
             return "time_absent"
         if len(self._waiting) >= MAXIMUM_DEPARTED:
             return "table_full"
         compiled = rows.of_family[present[0]]
-        self._waiting.append((compiled.schema, self._complete(record, rows, compiled, header, peer)))
+        self._waiting.append((compiled.schema, self._complete(record, rows, compiled, header, peer, init_time)))
         return None
 
     def _complete(
-        self, record: Row, rows: _Rows, compiled: _OfFamily, header: MessageHeader, peer: tuple[bytes, bytes]
+        self,
+        record: Row,
+        rows: _Rows,
+        compiled: _OfFamily,
+        header: MessageHeader,
+        peer: tuple[bytes, bytes],
+        init_time: int,
     ) -> Row:
         """The row, with what the record leaves to us."""
         row: list[Any] = list(compiled.read(record))
         at = compiled.at
         for name, read in (("flowStartSeconds", rows.times.start), ("flowEndSeconds", rows.times.end)):
             if name not in rows.has:
-                row[at[name]] = min((read(record, header) or 0) // 1000, _LAST_SECOND)
+                row[at[name]] = min((read(record, header, init_time) or 0) // 1000, _LAST_SECOND)
         row[at["clusterId"]] = row[at["clusterId"]] or self._cluster_id
         if "originalObservationDomainId" not in rows.has:
             row[at["originalObservationDomainId"]] = header.observation_domain_id

@@ -26,7 +26,7 @@ from flowjoin._kernel.strings import Strings
 from flowjoin._kernel.tally import Tally, add_bounded
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
-from flowjoin._model.flow_schema import AddressFamily, FlowOrigin
+from flowjoin._model.flow_schema import ADDRESS_ELEMENTS, AddressFamily, FlowOrigin
 from flowjoin._model.information_element import Value
 from flowjoin._model.plan import Plan
 from flowjoin._model.schemas import FlowSchemas
@@ -38,11 +38,6 @@ __all__ = ["DUE_ROWS", "PythonKernel"]
 
 DUE_ROWS: Final = 4_096  # rows that wait beside the table: as many should not wait for the next tick
 _TIMES: Final = {"flowStartSeconds", "flowEndSeconds"}
-_FAMILIES: Final = (AddressFamily.IPV4, AddressFamily.IPV6)
-_ADDRESSES: Final = {
-    AddressFamily.IPV4: ("sourceIPv4Address", "destinationIPv4Address"),
-    AddressFamily.IPV6: ("sourceIPv6Address", "destinationIPv6Address"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +96,11 @@ class PythonKernel:
             family: AggregatedFlows(
                 schemas[FlowOrigin.AGGREGATED, family], self._table, self._strings, tally, cluster_id=cluster_id
             )
-            for family in _FAMILIES
+            for family in AddressFamily
         }
         self._plain = {
             family: PlainFlows(schemas[FlowOrigin.PLAIN, family], self._table, self._strings, tally)
-            for family in _FAMILIES
+            for family in AddressFamily
         }
         kinds: list[AggregatedFlows | PlainFlows] = [*self._aggregated.values(), *self._plain.values()]
         self._layouts = {(kind.layout.schema.origin, kind.layout.schema.family): kind.layout for kind in kinds}
@@ -206,14 +201,14 @@ class PythonKernel:
         is_antrea = plan.origin is FlowOrigin.AGGREGATED
         at = {
             family: (moved[pair[0]], moved[pair[1]]) if all(name in moved for name in pair) else None
-            for family, pair in _ADDRESSES.items()
+            for family, pair in ADDRESS_ELEMENTS.items()
         }
         # A plain flow may lack an address, or both: then what it has tells its family.
-        has_some_ipv4 = any(name in moved for name in _ADDRESSES[AddressFamily.IPV4])
-        has_some_ipv6 = any(name in moved for name in _ADDRESSES[AddressFamily.IPV6])
+        has_some_ipv4 = any(name in moved for name in ADDRESS_ELEMENTS[AddressFamily.IPV4])
+        has_some_ipv6 = any(name in moved for name in ADDRESS_ELEMENTS[AddressFamily.IPV6])
         is_ipv6 = not plan.has_ipv4 and (plan.has_ipv6 or (has_some_ipv6 and not has_some_ipv4))
         family = AddressFamily.IPV6 if is_ipv6 else AddressFamily.IPV4
-        families = _FAMILIES if plan.has_ipv4 and plan.has_ipv6 else (family,)
+        families = tuple(AddressFamily) if plan.has_ipv4 and plan.has_ipv6 else (family,)
         rejected = None
         if is_antrea and not plan.has_ipv4 and not plan.has_ipv6:
             rejected = "address_absent"
@@ -240,10 +235,7 @@ class PythonKernel:
             peer = self._exporters.of_session(session)
             for record in records:
                 family = _family_of(record, rows)
-                of_family = rows.plain[family]
-                if of_family.absent:
-                    add_bounded(self._tally.elements_absent, of_family.absent, 1)
-                self._plain[family].merge(record, of_family, header, peer, now)
+                self._plain[family].merge(record, rows.plain[family], header, peer, now, init_time=data_set.init_time)
             return
         for record in records:
             family = _family_of(record, rows)

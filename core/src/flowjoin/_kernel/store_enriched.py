@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from flowjoin._kernel.later_records import Place
-from flowjoin._kernel.plain import UNKNOWN_DIRECTION
 from flowjoin._kernel.strings import Strings
 from flowjoin._model.column_building import column_of
 from flowjoin._model.columns import Column, PackedColumn
 from flowjoin._model.information_element import MergeRule, Value
+from flowjoin._model.schemas import UNKNOWN_DIRECTION
 from flowjoin._model.state_layout import StateLayout
 
 __all__ = ["EnrichedColumns"]

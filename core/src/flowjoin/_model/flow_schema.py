@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.information_element import InformationElement
 
-__all__ = ["AddressFamily", "FlowOrigin", "FlowSchema"]
+__all__ = ["ADDRESS_ELEMENTS", "AddressFamily", "FlowOrigin", "FlowSchema"]
 
 
 class FlowOrigin(enum.Enum):
@@ -25,6 +27,13 @@ class AddressFamily(enum.IntEnum):
 
     IPV4 = 4
     IPV6 = 6
+
+
+# The two ends of a flow.
+ADDRESS_ELEMENTS: Final[Mapping[AddressFamily, tuple[str, str]]] = {
+    AddressFamily.IPV4: ("sourceIPv4Address", "destinationIPv4Address"),
+    AddressFamily.IPV6: ("sourceIPv6Address", "destinationIPv6Address"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

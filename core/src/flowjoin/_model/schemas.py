@@ -13,10 +13,23 @@ from typing import Final
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError
 from flowjoin._model.flow_schema import AddressFamily, FlowOrigin, FlowSchema
+from flowjoin._model.information_element import InformationElement, Value
 
-__all__ = ["AGGREGATED_NAMES", "COUNTERS", "PLAIN_NAMES", "PROXY_NAMES", "FlowSchemas", "build_schemas", "of_family"]
+__all__ = [
+    "AGGREGATED_NAMES",
+    "COUNTERS",
+    "PLAIN_NAMES",
+    "PROXY_NAMES",
+    "UNKNOWN_DIRECTION",
+    "FlowSchemas",
+    "build_schemas",
+    "of_family",
+    "unset_value",
+]
 
 FlowSchemas = Mapping[tuple[FlowOrigin, AddressFamily], FlowSchema]
+
+UNKNOWN_DIRECTION: Final = 255  # flowDirection of a flow whose record does not say; 0 would say ingress
 
 # The order in which statistics are kept and in which the per-side elements follow one another.
 COUNTERS: Final = (
@@ -151,6 +164,11 @@ def of_family(name: str, family: AddressFamily) -> str:
     if family is AddressFamily.IPV4 or name in _ORIGINAL:
         return name
     return name.replace("IPv4", "IPv6")
+
+
+def unset_value(element: InformationElement) -> Value:
+    """What a column holds where nothing is known and an enricher may fill: the default, but for flowDirection."""
+    return UNKNOWN_DIRECTION if element.name == "flowDirection" else element.default
 
 
 def build_schemas(registry: ElementRegistry, *, extra: Iterable[str] = ()) -> FlowSchemas:

@@ -11,14 +11,15 @@ from typing import Any
 from flowjoin._aggregator.process import Aggregation
 from flowjoin._collector.metrics import CollectorStatistics
 from flowjoin._config.model import ExporterEntry, PluginEntry
-from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
+from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin, placed
 from flowjoin._kernel.interface import IngestResult, Kernel
-from flowjoin._model.errors import PluginContractError
+from flowjoin._model.errors import ConfigError, PluginContractError
 from flowjoin._model.reasons import Reason
 from flowjoin._model.transport_session import TransportSession
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.enrichment import EnricherSlot, Enrichment
 from flowjoin._pipeline.health import HealthTable
+from flowjoin._pipeline.intake_gate import IntakeGate
 from flowjoin._pipeline.lane import Lane, LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBounds
 from flowjoin._pipeline.lookups import Lookups, LookupSlot
@@ -44,6 +45,7 @@ class Pipeline:
     """All stages from the kernel to the lanes, connected.
 
     Attributes:
+        gate: what connections wait at while rows wait that should leave first.
         collector_statistics: gives the snapshots of the collectors that are open.
     """
 
@@ -58,6 +60,7 @@ class Pipeline:
     metrics: Metrics
     logs: Logs
     log: Logger
+    gate: IntakeGate
     collector_statistics: Callable[[], Sequence[CollectorStatistics]] = tuple
 
     def ingest(
@@ -75,6 +78,7 @@ class Pipeline:
                 observation_domain_id=domain,
             )
         if result.is_due:
+            self.gate.close()
             self.aggregation.wake()
         return result
 
@@ -140,9 +144,18 @@ class _Assembly:
             Enrichment(enrichers, self.kernel.store_enriched), lanes, is_replay=is_replay, clock=self.clock
         )
         sources = () if is_replay else self._sources(health, registry_of_lookups, outlets)
+        gate = IntakeGate()
+
+        def open_gate(now: float) -> None:
+            if not self.kernel.ingest((), (), now).is_due:  # it takes nothing in, and says whether too many rows wait
+                gate.open()
+
+        aggregation = Aggregation(
+            self.kernel, outlets.deliver, outlets.wait_room, clock=self.clock, after_slice=open_gate
+        )
         pipeline = Pipeline(
             kernel=self.kernel,
-            aggregation=Aggregation(self.kernel, outlets.deliver, outlets.wait_room, clock=self.clock),
+            aggregation=aggregation,
             outlets=outlets,
             lanes=lanes,
             enrichers=enrichers,
@@ -152,6 +165,7 @@ class _Assembly:
             metrics=self.metrics,
             logs=self.logs,
             log=self.logs.logger(component="core"),
+            gate=gate,
         )
         self.metrics.watch(lambda: pipeline_metrics(pipeline.books(), health.snapshot(), self.logs.lost))
         return pipeline
@@ -221,7 +235,29 @@ class _Assembly:
             metrics=self.metrics,
             lookups=lookups,
         )
-        return (lambda: plugin.type.open(plugin.settings, context)), log
+        return (lambda: _Opening(plugin, context)), log
+
+
+class _Opening:
+    """A plugin's own context, but for an error about its configuration, which gets its place in the file."""
+
+    def __init__(self, plugin: BoundPlugin[Any, Any], context: InstanceContext) -> None:
+        self._plugin = plugin
+        self._context = context
+
+    async def __aenter__(self) -> Any:
+        try:
+            self._manager = self._plugin.type.open(self._plugin.settings, self._context)
+            return await self._manager.__aenter__()
+        except Exception as exc:
+            cause = single_cause(exc)
+            if isinstance(cause, ConfigError):
+                raise placed(cause, self._plugin) from exc
+            raise
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        swallows: bool | None = await self._manager.__aexit__(*error)
+        return swallows
 
 
 def _batching(plugin: BoundPlugin[ExporterEntry, ExporterType]) -> Batching:

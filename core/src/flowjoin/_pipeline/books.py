@@ -39,26 +39,36 @@ class Books:
         return tuple(self._imbalances())
 
     def facts(self) -> dict[str, object]:
-        """The chief figures, for one line of the log."""
+        """Every book, for one line of the log: what is needed to add it up."""
         kernel = self.kernel
-        facts: dict[str, object] = {
+        return {
             "messages": kernel.messages,
-            "records": kernel.records_received,
-            "records_rejected": sum(kernel.records_rejected.values()),
+            "datagrams_dropped": sum(collector.kernel_drops for collector in self.collectors),
             "sequence_lost": kernel.sequence_lost,
             "sets_without_template": kernel.sets_without_template,
             "malformed_messages": kernel.malformed_messages,
-            "flows_held": kernel.flows_held,
+            "records": kernel.records_received,
+            "records_created": kernel.records_created,
+            "records_merged": kernel.records_merged,
+            "records_older": kernel.records_older,
+            "records_rejected": sum(kernel.records_rejected.values()),
+            "flows": kernel.flows_created,
+            "flows_exported_last": kernel.flows_exported_last,
             "flows_given_up": kernel.flows_given_up,
             "flows_evicted": kernel.flows_evicted,
+            "flows_held": kernel.flows_held,
+            "source_rows": sum(self.source_rows.values()),
             "rows": self.rows,
+            "lanes": {
+                name: {
+                    "delivered": lane.delivered,
+                    "dead_lettered": lane.dead_lettered,
+                    "dropped": lane.dropped,
+                    "held": lane.held,
+                }
+                for name, lane in self.lanes.items()
+            },
         }
-        for name, lane in self.lanes.items():
-            facts[f"lane_{name}"] = (
-                f"{lane.delivered} delivered, {lane.dead_lettered} dead-lettered, "
-                f"{lane.dropped} dropped, {lane.held} held"
-            )
-        return facts
 
     def table(self) -> str:
         """All of them, for people."""
@@ -107,6 +117,7 @@ class Books:
                 "older than known": kernel.records_older,
                 **{f"rejected, {reason}": count for reason, count in kernel.records_rejected.items()},
                 "sets without template": kernel.sets_without_template,
+                "of them waited in vain": kernel.held_sets_expired,
             },
         )
         yield _line(

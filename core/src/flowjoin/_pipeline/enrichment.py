@@ -17,6 +17,7 @@ from flowjoin._model.errors import PluginContractError
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_schema import FlowOrigin
 from flowjoin._model.information_element import Value
+from flowjoin._model.schemas import unset_value
 from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.supervisor import PluginFailure, keep_open, plugin_code, single_cause
 from flowjoin.api._types import Enricher, EnricherType, Logger
@@ -128,23 +129,23 @@ class EnricherSlot:
                 raise self._breach(f"enrich gave the element {name!r}, which its type does not declare")
             if name not in batch.schema and batch.schema.origin not in _WITHOUT_FLOW:
                 continue  # an element it fills, of which this kind of flow has none
-            columns[name] = self._only_where_default(batch, name, column)
+            columns[name] = self._only_where_unset(batch, name, column)
         try:
             batch.with_columns(columns)
         except (ValueError, TypeError) as exc:
             raise self._breach(f"enrich gave a column that does not fit: {exc}") from exc
         return columns
 
-    def _only_where_default(self, batch: FlowBatch, name: str, column: Sequence[Value]) -> Sequence[Value]:
+    def _only_where_unset(self, batch: FlowBatch, name: str, column: Sequence[Value]) -> Sequence[Value]:
         if len(column) != len(batch):
             raise self._breach(f"enrich gave {len(column)} values of {name} for {len(batch)} rows")
         if name not in batch.schema:
             return column
-        default = batch.schema.registry.by_name(name).default
+        unset = unset_value(batch.schema.registry.by_name(name))
         given = batch.column(name).tolist()
-        if all(value == default for value in given):
+        if all(value == unset for value in given):
             return column
-        return [new if value == default else value for value, new in zip(given, column, strict=True)]
+        return [new if value == unset else value for value, new in zip(given, column, strict=True)]
 
     def _breach(self, problem: str) -> PluginContractError:
         return PluginContractError(problem, plugin=self._type.name)

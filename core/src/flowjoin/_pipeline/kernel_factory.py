@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from flowjoin._config.plugin_settings import BoundConfig
 from flowjoin._kernel import Kernel, KernelLimits, create_kernel
 from flowjoin._model.schemas import build_schemas
@@ -35,7 +37,7 @@ def make_kernel(bound: BoundConfig, *, cluster_uuid: str, form: str) -> Kernel:
                 templates_per_session=limits.templates_per_session,
                 fields_per_template=limits.fields_per_template,
                 held_octets=limits.held_bytes,
-                template_lifetime=limits.template_lifetime,
+                template_lifetime=limits.template_lifetime or inf,  # 0 keeps them
                 idle_timeout=limits.session_idle,
             ),
         ),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._pipeline.lookups import Lookups
@@ -47,6 +48,6 @@ class InstanceContext:
             component += "_plugin"
         return self.metrics.counter(component, name, documentation, name=self.name)
 
-    def lookup(self, protocol: type[ProtocolT]) -> ProtocolT:
+    def lookup(self, protocol: Callable[..., ProtocolT]) -> ProtocolT:
         """What provides a look-up protocol."""
-        return self.lookups.get(protocol)
+        return self.lookups.get(cast(type[ProtocolT], protocol))

@@ -15,13 +15,15 @@ from math import inf
 
 import trio
 
-from flowjoin._collector.config import CollectorAddress, CollectorConfig, CollectorLimits
+from flowjoin._collector.config import CollectorConfig, CollectorLimits
 from flowjoin._collector.process import CollectorGroup, open_collector
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._config.model import Config
 from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.enrichment import EnricherSlot
 from flowjoin._pipeline.lookups import LookupSlot
+from flowjoin.api._types import Logger
 
 __all__ = ["Outcome", "Stop", "open_stages", "run_pipeline", "watch_signals"]
 
@@ -30,7 +32,7 @@ _LAST_MESSAGES_SECONDS = 2.0  # what has arrived when intake stops
 _BOOKS_INTERVAL_SECONDS = 60.0
 _PATIENCE_SHARE = 0.5  # of the grace period: working lanes are waited for while the table leaves
 
-Companion = Callable[[Sequence[CollectorAddress]], Awaitable[None]]
+Companion = Callable[[Sequence[Endpoint]], Awaitable[None]]
 
 
 class Stop:
@@ -78,12 +80,17 @@ class Outcome:
         return 0 if self.is_complete else 1
 
 
-async def watch_signals(stop: Stop, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Turn SIGTERM and SIGINT into wishes, until cancelled."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+async def watch_signals(
+    stop: Stop, log: Logger, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Turn SIGTERM and SIGINT into wishes, until cancelled; SIGHUP, which would kill, is answered by a line."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         task_status.started()
-        async for _ in signals:
-            stop.wish()
+        async for number in signals:
+            if number == signal.SIGHUP:
+                log.warning("reload_unavailable", problem="the configuration is read once, at start: restart instead")
+            else:
+                stop.wish()
 
 
 async def run_pipeline(
@@ -110,6 +117,7 @@ async def run_pipeline(
                         each,
                         ingest=pipeline.ingest,
                         close_session=pipeline.kernel.close_session,
+                        wait_until_ready=pipeline.gate.wait_open,
                         log=pipeline.logs.logger(component="collectors", name=f"{each.protocol} {each.address}"),
                     )
                 )
@@ -160,7 +168,7 @@ async def _take_in(
         working.start_soon(_tell_books, pipeline, name="books")
         with trio.CancelScope() as collecting:
             async with trio.open_nursery() as collectors:
-                addresses: list[CollectorAddress] = []
+                addresses: list[Endpoint] = []
                 for group in groups:
                     addresses.extend(await collectors.start(group.run))
                 async with trio.open_nursery() as beside:
@@ -211,5 +219,4 @@ def _collector_configs(config: Config) -> Iterable[CollectorConfig]:
     )
     for collector in config.collectors:
         assert collector.protocol != "tls", "refused when the configuration was read"
-        address = CollectorAddress(collector.address.host, collector.address.port)
-        yield CollectorConfig(protocol=collector.protocol, address=address, limits=limits)
+        yield CollectorConfig(protocol=collector.protocol, address=collector.address, limits=limits)

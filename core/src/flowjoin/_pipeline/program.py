@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TextIO
 
 import trio
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig
-from flowjoin._pipeline.assembly import assemble
+from flowjoin._model.errors import FlowjoinError
+from flowjoin._pipeline.assembly import Pipeline, assemble
 from flowjoin._pipeline.kernel_factory import make_kernel
 from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
@@ -19,6 +20,9 @@ from flowjoin._telemetry.logs import Logs
 from flowjoin._telemetry.metrics import Metrics
 
 __all__ = ["run_program"]
+
+# What ends a run and is nobody's bug: an address in use, a reader of standard output that left, Ctrl-C.
+_NO_BUGS: Final = (FlowjoinError, BrokenPipeError, KeyboardInterrupt)
 
 
 def run_program(
@@ -31,6 +35,8 @@ def run_program(
 ) -> int:
     """Run until a signal says stop, print the books, give the exit code.
 
+    A bug of the core ends the run too: the books are printed, and the exception goes on.
+
     Raises:
         ConfigError: the state directory or the kernel's form cannot be used.
         PluginError: a plugin breaks its contract.
@@ -42,16 +48,43 @@ def run_program(
         log.info("starting", version=__version__, instance=state.instance_id, epoch=state.epoch)
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
-        outcome = trio.run(_main, bound, state, logs, environment.get("FLOWJOIN_KERNEL", "auto"), companions)
+        form = environment.get("FLOWJOIN_KERNEL", "auto")
+        out = sys.stderr if errors is None else errors
+        running: list[Pipeline] = []
+        try:
+            outcome = trio.run(_main, bound, state, logs, form, companions, running)
+        except BaseException as exc:
+            bug = next((leaf for leaf in _leaves(exc) if not isinstance(leaf, _NO_BUGS)), None)
+            if bug is not None:
+                logs.report_suppressed(everything=True)
+                log.error("core_failed", problem=f"{type(bug).__name__}: {bug}", hint="this is a bug of flowjoin")
+                for pipeline in running:
+                    print(pipeline.books().table(), file=out)
+            raise
         for problem in outcome.books.imbalances():
             log.error("books_do_not_balance", problem=problem)
         logs.report_suppressed(everything=True)
         log.info("stopped", exit_code=outcome.exit_code, rows_undelivered=outcome.books.undelivered)
-        print(outcome.books.table(), file=sys.stderr if errors is None else errors)
+        print(outcome.books.table(), file=out)
         return outcome.exit_code
 
 
-async def _main(bound: BoundConfig, state: State, logs: Logs, form: str, companions: Sequence[Companion]) -> Outcome:
+def _leaves(exc: BaseException) -> Iterator[BaseException]:
+    if isinstance(exc, BaseExceptionGroup):
+        for inner in exc.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield exc
+
+
+async def _main(
+    bound: BoundConfig,
+    state: State,
+    logs: Logs,
+    form: str,
+    companions: Sequence[Companion],
+    running: list[Pipeline],
+) -> Outcome:
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
         bound,
@@ -62,9 +95,10 @@ async def _main(bound: BoundConfig, state: State, logs: Logs, form: str, compani
         random=random.random,
         clock=trio.current_time,
     )
+    running.append(pipeline)  # for its books, whatever becomes of it
     stop = Stop()
     async with trio.open_nursery() as nursery:
-        await nursery.start(watch_signals, stop)
+        await nursery.start(watch_signals, stop, pipeline.log)
         outcome = await run_pipeline(pipeline, bound.config, stop, companions=companions)
         nursery.cancel_scope.cancel()
     return outcome

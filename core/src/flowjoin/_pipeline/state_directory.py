@@ -95,7 +95,7 @@ def open_state(directory: Path | None) -> Iterator[State]:
                 cluster_uuid=_made_once(directory / "cluster-uuid", str(uuid.uuid4())),
                 epoch=_raised_epoch(directory / "epoch"),
             )
-        except OSError as exc:
+        except (OSError, UnicodeError) as exc:  # UnicodeError: letters that the system's file names do not have
             raise _unusable(directory, exc) from exc
         yield state
 
@@ -163,6 +163,6 @@ def _damaged(path: Path, what: str) -> ConfigError:
     return ConfigError(problem, path="stateDirectory")
 
 
-def _unusable(directory: Path, exc: OSError) -> ConfigError:
-    cause = exc.strerror or str(exc)
+def _unusable(directory: Path, exc: OSError | UnicodeError) -> ConfigError:
+    cause = (isinstance(exc, OSError) and exc.strerror) or str(exc)
     return ConfigError(f"{directory} cannot be used: {cause}", path="stateDirectory")

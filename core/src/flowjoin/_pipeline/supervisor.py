@@ -3,6 +3,9 @@
 The two are told apart by where an exception comes from. What a plugin's context manager raises is the plugin's; so is
 what leaves a ``plugin_code`` block. Anything else that leaves the core's own ``use`` is a bug of the core: it goes on
 up, even where the plugin's context would have wrapped or swallowed it.
+
+An instance whose configuration turns out to be unusable when it is opened for the first time ends the program too:
+waiting does not mend what the operator wrote. Once it was open, trouble is trouble, and it is tried again.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TypeVar
 
 import trio
 
-from flowjoin._model.errors import RetryableExportError
+from flowjoin._model.errors import ConfigError, RetryableExportError
 from flowjoin._pipeline.health import Component
 from flowjoin.api._types import Logger
 
@@ -66,14 +69,17 @@ async def keep_open(
         is_finished: there is nothing left to do; asked before each opening.
 
     Raises:
+        ConfigError: what the plugin's first opening raised.
         Exception: whatever the core's own code raised.
     """
+    was_open = False
     while not is_finished():
         bug: Exception | None = None
         is_done = False
         failure: Exception | None = None
         try:
             async with open_plugin() as opened:
+                was_open = True
                 try:
                     await use(opened)
                     is_done = True
@@ -92,6 +98,8 @@ async def keep_open(
             break
         if trio.current_effective_deadline() == -inf:
             await trio.lowlevel.checkpoint()  # cancelled from above: how it ended then is nobody's failure
+        if isinstance(failure, ConfigError) and not was_open:
+            raise failure
         component.failed(failure)
         _report(log, failure, is_closing=is_done)
         on_failure(failure)
@@ -105,5 +113,7 @@ async def keep_open(
 def _report(log: Logger, failure: Exception, *, is_closing: bool) -> None:
     if isinstance(failure, RetryableExportError):
         log.warning("destination_unavailable", problem=str(failure) or "no reason given")
+    elif isinstance(failure, ConfigError):
+        log.error("plugin_failed", problem=str(failure))
     else:
         log.error("plugin_close_failed" if is_closing else "plugin_failed", exc_info=failure)

@@ -8,13 +8,13 @@ So the list is made here and given to stevedore, which imports from it (``loader
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flowjoin._model.errors import PluginLoadError
-from flowjoin._plugins.nearest import did_you_mean
+from flowjoin._model.nearest import nearest
 
-__all__ = ["GROUP", "InstalledPlugin", "choose_plugins", "installed_plugins"]
+__all__ = ["GROUP", "InstalledPlugin", "choose_plugins", "did_you_mean", "installed_plugins"]
 
 GROUP = "flowjoin.plugins"
 
@@ -85,3 +85,9 @@ def choose_plugins(names: Sequence[str], installed: Sequence[InstalledPlugin]) -
                     version=first.version,
                 )
     return chosen
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What to add to an error about a name: ``" (did you mean 'log'?)"``, or nothing where no known name is near."""
+    near = nearest(name, known)
+    return "" if near is None else f" (did you mean {near!r}?)"

@@ -19,8 +19,7 @@ from stevedore.named import NamedExtensionManager
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import PluginContractError, PluginLoadError
 from flowjoin._model.information_element import InformationElement
-from flowjoin._plugins.discovery import GROUP, InstalledPlugin, choose_plugins, installed_plugins
-from flowjoin._plugins.nearest import did_you_mean
+from flowjoin._plugins.discovery import GROUP, InstalledPlugin, choose_plugins, did_you_mean, installed_plugins
 from flowjoin.api import _hookspecs
 from flowjoin.api._types import API_VERSION, EnricherType, ExporterType, LookupType, SourceType
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from flowjoin._model.element_registry import ElementRegistry
-from flowjoin._model.flow_schema import FlowOrigin
+from flowjoin._model.flow_schema import ADDRESS_ELEMENTS, AddressFamily, FlowOrigin
 from flowjoin._model.inputs import ALIASES, inputs_of
 from flowjoin._model.plan import Move, Plan
 from flowjoin._model.schemas import FlowSchemas
@@ -21,7 +21,6 @@ from flowjoin.wire.records import carries_octets
 __all__ = ["PlanCompiler"]
 
 _FLOW_TYPE: Final = "flowType"
-_ADDRESSES: Final = ("sourceIPv4Address", "destinationIPv4Address"), ("sourceIPv6Address", "destinationIPv6Address")
 _PADDING: Final = "paddingOctets"  # RFC 7011 section 3.3.1 recommends it; nothing is lost with it
 
 
@@ -77,7 +76,7 @@ class PlanCompiler:
                 dropped.append(name)
             else:
                 moves[element] = index
-        has_ipv4, has_ipv6 = (all(name in moves for name in pair) for pair in _ADDRESSES)
+        has_ipv4, has_ipv6 = (all(name in moves for name in ADDRESS_ELEMENTS[family]) for family in AddressFamily)
         return Plan(
             origin=origin,
             has_ipv4=has_ipv4,

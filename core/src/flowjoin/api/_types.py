@@ -89,8 +89,12 @@ class PluginContext(Protocol):
         """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""
         ...
 
-    def lookup(self, protocol: type[ProtocolT]) -> ProtocolT:
+    def lookup(self, protocol: Callable[..., ProtocolT]) -> ProtocolT:
         """What provides a look-up protocol; the first configured provider wins.
+
+        Args:
+            protocol: the class, as in ``context.lookup(PodLookup)``. Declared as what would make a ``PodLookup``,
+                because type checkers accept no protocol where ``type[...]`` is asked for.
 
         Raises:
             ConfigError: nothing configured under ``lookups:`` provides it.

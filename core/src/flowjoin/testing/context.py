@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast
@@ -84,12 +84,13 @@ class RecordingContext:
             raise ValueError(f"counter {name} says nothing about itself")
         return self.counters.setdefault(name, RecordingCounter())
 
-    def lookup(self, protocol: type[ProtocolT]) -> ProtocolT:
+    def lookup(self, protocol: Callable[..., ProtocolT]) -> ProtocolT:
         """What the test gave for the protocol."""
+        wanted = cast(type[ProtocolT], protocol)
         try:
-            return cast(ProtocolT, self.lookups[protocol])
+            return cast(ProtocolT, self.lookups[wanted])
         except KeyError:
-            raise ConfigError(f"nothing configured under lookups: provides {protocol.__name__}") from None
+            raise ConfigError(f"nothing configured under lookups: provides {wanted.__name__}") from None
 
     @property
     def events(self) -> list[str]:

@@ -6,12 +6,16 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from flowjoin.api import Exporter, ExporterType
 from flowjoin.testing.context import RecordingContext
 
-__all__ = ["CheckSkipped", "Delivered", "MakeDown", "Subject", "entered", "listed"]
+__all__ = ["SUPPLY_DESTINATION_DOWN", "CheckSkipped", "Delivered", "MakeDown", "Subject", "entered", "listed"]
+
+SUPPLY_DESTINATION_DOWN: Final = (
+    "supply destination_down: a context manager inside which the destination cannot be reached"
+)
 
 Delivered: TypeAlias = Callable[[], "Sequence[object] | Awaitable[Sequence[object]]"]
 MakeDown: TypeAlias = Callable[[], "AbstractContextManager[object] | AbstractAsyncContextManager[object]"]

@@ -12,7 +12,12 @@ from pathlib import Path
 
 import trio
 
-__all__ = ["CancelAt", "Held", "StepWatch"]
+if sys.platform == "linux":
+    import resource
+
+__all__ = ["CancelAt", "Held", "StepWatch", "ThreadTime"]
+
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +86,61 @@ class CancelAt(trio.abc.Instrument):
         trio.lowlevel.remove_instrument(self)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadTime:
+    """What the clocks say of the calling thread, in seconds.
+
+    Attributes:
+        wall: on the wall.
+        cpu: for which it ran.
+        waited: for which it could have run, and the machine ran something else; None where the system does not tell.
+        blocked: how often it gave up the processor of its own accord, in a call that sleeps or waits; None likewise.
+    """
+
+    wall: float
+    cpu: float
+    waited: float | None
+    blocked: int | None
+
+    @classmethod
+    def now(cls) -> ThreadTime:
+        waited = blocked = None
+        if sys.platform == "linux":
+            waited, blocked = _seconds_waited(), resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        return cls(wall=time.perf_counter(), cpu=time.thread_time(), waited=waited, blocked=blocked)
+
+    def held_until(self, end: ThreadTime) -> float:
+        """For how long the thread kept itself busy: it ran, or was blocked in a call.
+
+        A busy machine makes any step long on the wall; what it gave to others is not the step's fault. Linux tells how
+        long a thread waited for a processor: that is taken off the wall's time. Where its kernel does not, a thread
+        that was never blocked is charged with the time for which it ran. In all other cases the wall's time counts.
+        """
+        wall = end.wall - self.wall
+        if self.waited is not None and end.waited is not None:
+            return wall - (end.waited - self.waited)
+        if self.blocked is not None and self.blocked == end.blocked:
+            return end.cpu - self.cpu
+        return wall
+
+
+def _seconds_waited() -> float | None:
+    try:
+        return int(_SCHEDSTAT.read_text().split()[1]) / 1e9  # proc(5): time on the processor, waiting for it, slices
+    except (OSError, IndexError, ValueError):
+        return None  # a kernel without these figures
+
+
 class StepWatch(trio.abc.Instrument):
-    """Remembers the longest step of any task."""
+    """Remembers the longest step of any task, as ``ThreadTime.held_until`` measures it."""
 
     def __init__(self) -> None:
         self.longest = 0.0
-        self._began = 0.0
+        self._began: ThreadTime | None = None
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._began = time.perf_counter()
+        self._began = ThreadTime.now()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        if self._began:
-            self.longest = max(self.longest, time.perf_counter() - self._began)
+        if self._began is not None:  # else it is the step in which the watch began
+            self.longest = max(self.longest, self._began.held_until(ThreadTime.now()))

@@ -27,7 +27,7 @@ from flowjoin.wire.limits import DecoderLimits, DecoderStatistics
 from flowjoin.wire.record_encoder import RecordEncoder
 from flowjoin.wire.records import carries_octets
 from flowjoin.wire.registry import default_registry
-from flowjoin.wire.text import address_text, json_value, mac_address_text, packed_of, text_of
+from flowjoin.wire.text import address_text, json_value, packed_of, text_of
 
 __all__ = [
     "MAX_MESSAGE_OCTETS",
@@ -58,7 +58,6 @@ __all__ = [
     "encode_template_set",
     "encode_withdrawal_set",
     "json_value",
-    "mac_address_text",
     "packed_of",
     "text_of",
 ]

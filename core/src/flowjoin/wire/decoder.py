@@ -315,14 +315,15 @@ class Decoder:
 
     def _follow_sequence(self, message: _Message) -> None:
         sequences, domain = message.session.sequences, message.header.observation_domain_id
-        tracker = sequences.pop(domain, None)
+        tracker = sequences.get(domain)
         if tracker is None:
             if len(sequences) >= self._limits.domains_per_session:
                 del sequences[next(iter(sequences))]
             elif not self._domains.take(1):
                 return
-            tracker = SequenceTracker()
-        sequences[domain] = tracker  # at the end: the first is the one quiet longest
+            tracker = sequences[domain] = SequenceTracker()
+        elif len(sequences) > 1:
+            sequences[domain] = sequences.pop(domain)  # at the end: the first is the one quiet longest
         lost = tracker.receive(message.header.sequence_number, message.records)
         if lost:
             message.events.append(SequenceGap(ObservationDomainId(domain), lost))

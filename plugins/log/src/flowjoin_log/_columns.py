@@ -7,17 +7,16 @@ names and times are looked at once per distinct value of the batch (``map_distin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
-from flowjoin.api import ConfigError, DataType, ElementRegistry, FlowBatch
+from flowjoin.api import ConfigError, DataType, ElementRegistry, FlowBatch, InformationElement
+from flowjoin.wire import text_of
 
 __all__ = [
     "ADDRESSES",
-    "TICKS_PER_SECOND",
+    "TIMES",
     "columns_of",
     "cut_into_slices",
-    "iso_time",
     "plain_text",
     "refuse_unknown_elements",
 ]
@@ -67,13 +66,14 @@ ADDRESSES: Final = {
     "destinationServiceIP": "destinationService",
 }
 
-TICKS_PER_SECOND: Final = {
-    DataType.DATE_TIME_SECONDS: 1,
-    DataType.DATE_TIME_MILLISECONDS: 10**3,
-    DataType.DATE_TIME_MICROSECONDS: 10**6,
-    DataType.DATE_TIME_NANOSECONDS: 10**9,
-}
-_LATEST_SECOND: Final = 253_402_300_799  # 9999-12-31T23:59:59Z: a calendar with four digits ends there
+TIMES: Final = frozenset(
+    {
+        DataType.DATE_TIME_SECONDS,
+        DataType.DATE_TIME_MILLISECONDS,
+        DataType.DATE_TIME_MICROSECONDS,
+        DataType.DATE_TIME_NANOSECONDS,
+    }
+)
 
 
 def columns_of(compatibility: str, extra: Sequence[str] = ()) -> tuple[str, ...]:
@@ -103,21 +103,8 @@ def cut_into_slices(batch: FlowBatch, rows: int) -> Iterable[FlowBatch]:
     return (batch.slice(start, min(start + rows, len(batch))) for start in range(0, len(batch), rows))
 
 
-def iso_time(value: int, ticks_per_second: int) -> str:
-    """``2021-11-23T22:36:01Z``, with as many digits of fraction as the type has; beyond year 9999 the number."""
-    seconds, ticks = divmod(value, ticks_per_second)
-    if seconds > _LATEST_SECOND:
-        return str(value)
-    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    digits = len(str(ticks_per_second)) - 1
-    return f"{text}.{ticks:0{digits}d}Z" if digits else f"{text}Z"
-
-
-def plain_text(data_type: DataType, *, iso_times: bool) -> Callable[[object], str]:
-    """How a value of the type is written where no format asks for more: octets in hex, true and false."""
-    if data_type in TICKS_PER_SECOND and iso_times:
-        ticks = TICKS_PER_SECOND[data_type]
-        return lambda value: iso_time(int(value), ticks)  # type: ignore[call-overload]  # times are int
-    if data_type is DataType.BOOLEAN:
-        return lambda value: "true" if value else "false"
-    return lambda value: value.hex() if isinstance(value, bytes) else str(value)
+def plain_text(element: InformationElement, *, iso_times: bool) -> Callable[[object], str]:
+    """How a value is written where no format asks for more: as flowjoin does, times as numbers unless ``iso_times``."""
+    if element.data_type in TIMES and not iso_times:
+        return str
+    return lambda value: text_of(element, value)  # type: ignore[arg-type]  # values of the element

@@ -42,3 +42,7 @@ class LogConfig:
     max_backups: Annotated[int, Bounds(0), "rotated files kept; 0 keeps all"] = 3
     max_age: Annotated[int, Bounds(0), "days a rotated file is kept; 0 is for ever"] = 0
     compress: Annotated[bool, "compress rotated files with gzip"] = True
+
+    def __post_init__(self) -> None:
+        if not self.path or "\0" in self.path:
+            raise ValueError(f'"path" must be the path of a file, or - for standard output, not {self.path!r}')

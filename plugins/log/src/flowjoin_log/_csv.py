@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from flowjoin.api import AddressFamily, DataType, FlowBatch
-from flowjoin_log._columns import ADDRESSES, TICKS_PER_SECOND, cut_into_slices, plain_text
+from flowjoin_log._columns import ADDRESSES, TIMES, cut_into_slices, plain_text
 from flowjoin_log._pretty import PRETTY
 
 __all__ = ["CsvWriter", "quote_nothing", "quote_rfc4180"]
@@ -17,7 +17,9 @@ _NEEDS_QUOTES: Final = re.compile('[",\r\n]')
 _LINE_BREAKS: Final = str.maketrans("\r\n", "  ")
 _UNSET: Final = {AddressFamily.IPV4: "0.0.0.0", AddressFamily.IPV6: "::"}  # noqa: S104 - nothing is bound
 _MAY_BE_UNSET: Final = frozenset({"destinationClusterIP", "destinationServiceIP"})
-_TEXTS: Final = frozenset({DataType.STRING, DataType.OCTET_ARRAY, DataType.BOOLEAN, *TICKS_PER_SECOND})
+_TEXTS: Final = frozenset(
+    {DataType.STRING, DataType.OCTET_ARRAY, DataType.BOOLEAN, DataType.FLOAT32, DataType.FLOAT64, *TIMES}
+)
 
 
 def quote_rfc4180(text: str) -> str:
@@ -76,8 +78,8 @@ class CsvWriter:
             return addresses
         if self._pretty_print and name in PRETTY:
             return batch.map_distinct(name, PRETTY[name])  # type: ignore[return-value]  # names are str
-        data_type = batch.schema.registry.by_name(name).data_type
-        if data_type in _TEXTS or data_type.default == b"":
-            text, quote = plain_text(data_type, iso_times=self._iso_times), self._quote
+        element = batch.schema.registry.by_name(name)
+        if element.data_type in _TEXTS or isinstance(element.default, bytes):
+            text, quote = plain_text(element, iso_times=self._iso_times), self._quote
             return batch.map_distinct(name, lambda value: quote(text(value)))  # type: ignore[return-value]
         return map(str, batch.column(name))

@@ -155,9 +155,10 @@ async def open_log(config: LogConfig, context: PluginContext) -> AsyncIterator[E
         finally:
             output.close()
         return
-    path = Path(
-        await trio.to_thread.run_sync(os.path.realpath, config.path)
-    )  # rotated files lie beside the file itself
+    try:  # rotated files lie beside the file itself
+        path = Path(await trio.to_thread.run_sync(os.path.realpath, config.path))
+    except ValueError as exc:  # letters that this system's file names do not have
+        raise ConfigError(f"{config.path!r} cannot be a file here: {exc}; use ASCII letters", path="path") from exc
     stopping = threading.Event()
     writing = threading.Lock()
     file = RotatingFile(path, max_octets=config.max_size * _MEGABYTE, header=header, clock=time.time, writing=writing)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from flowjoin.api import DataType, FlowBatch, InformationElement
-from flowjoin_log._columns import TICKS_PER_SECOND, cut_into_slices, plain_text
+from flowjoin.wire import json_value
+from flowjoin_log._columns import TIMES, cut_into_slices, plain_text
 
 __all__ = ["JsonLinesWriter"]
 
@@ -49,7 +49,7 @@ class JsonLinesWriter:
 
     def _members(self, batch: FlowBatch, element: InformationElement) -> Iterable[str]:
         prefix = json.dumps(element.name) + ":"
-        text = _json_text(element.data_type, iso_times=self._iso_times)
+        text = _json_text(element, iso_times=self._iso_times)
         if self._omit_defaults:
             default = element.default
             return batch.map_distinct(  # type: ignore[return-value]  # the function gives str
@@ -60,23 +60,13 @@ class JsonLinesWriter:
         return batch.map_distinct(element.name, lambda value: prefix + text(value))  # type: ignore[return-value]
 
 
-def _json_text(data_type: DataType, *, iso_times: bool) -> Callable[[object], str]:
+def _json_text(element: InformationElement, *, iso_times: bool) -> Callable[[object], str]:
+    data_type = element.data_type
     if data_type is DataType.STRING:
         return lambda value: json.dumps(value, ensure_ascii=False)
-    if data_type in _QUOTED:
-        return lambda value: f'"{value}"'
-    if data_type in _FLOATS:
-        # JSON has no words for what is no number; these are the strings of its mapping for Protocol Buffers.
-        return lambda value: repr(value) if math.isfinite(value) else f'"{_word(value)}"'  # type: ignore[arg-type]
-    if data_type is DataType.BOOLEAN:
-        return plain_text(data_type, iso_times=iso_times)
-    if data_type.default == b"" or (data_type in TICKS_PER_SECOND and iso_times):
-        text = plain_text(data_type, iso_times=iso_times)
+    if data_type in _FLOATS:  # what is no number is a string: JSON has no words for it
+        return lambda value: json.dumps(json_value(element, value))  # type: ignore[arg-type]  # values of the element
+    text = plain_text(element, iso_times=iso_times)
+    if data_type in _QUOTED or isinstance(element.default, bytes) or (data_type in TIMES and iso_times):
         return lambda value: f'"{text(value)}"'
-    return str
-
-
-def _word(value: object) -> str:
-    if value != value:
-        return "NaN"
-    return "Infinity" if value == math.inf else "-Infinity"
+    return text if data_type is DataType.BOOLEAN else str

@@ -59,3 +59,15 @@ def test_a_frame_longer_than_any_means_that_the_place_is_lost() -> None:
     with pytest.raises(DecodeError) as caught:
         frames_of(file)
     assert (caught.value.reason, caught.value.offset) == (Reason.STREAM_DESYNCHRONISED, len(file) - 16)
+
+
+def test_zeros_behind_the_last_frame_are_no_frames() -> None:
+    """A file that was made larger before it was filled, or that a crash left so, may end in gigabytes of them."""
+    file = pcap([(1.0, b"one")])
+    source = OctetSource(io.BytesIO(file + bytes(64)))
+    frames = read_pcap(source.read(4), source)
+
+    assert next(frames).octets == b"one"
+    with pytest.raises(DecodeError) as caught:
+        next(frames)
+    assert (caught.value.reason, caught.value.offset) == (Reason.STREAM_DESYNCHRONISED, len(file))

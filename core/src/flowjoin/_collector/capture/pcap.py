@@ -44,6 +44,7 @@ def read_pcap(magic: bytes, source: OctetSource) -> Iterator[Frame]:
         if len(header) < record_header.size:
             raise DecodeError(Reason.FILE_TRUNCATED, offset=source.offset)
         seconds, fraction, captured_length, _original_length = record_header.unpack(header)
-        if captured_length > MAX_FRAME_OCTETS:
+        # Nothing but zeros is room that was set aside, or lost in a crash: it would read as gigabytes of empty frames.
+        if captured_length > MAX_FRAME_OCTETS or not any(header):
             raise DecodeError(Reason.STREAM_DESYNCHRONISED, offset=source.offset - record_header.size)
         yield Frame(seconds + fraction * unit, link_type, source.read_exactly(captured_length))
