@@ -132,9 +132,8 @@ def weed(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None)
     )
     names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
     inner = free_ports(len(names) + 1)
-    program = str(Path(sys.executable).with_name("weed"))
     fixed = [
-        *(program, "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+        *(program("weed"), "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
         *(f"-{name}={port}" for name, port in zip(names, inner, strict=False)),
         *("-s3", "-s3.ip.bind=127.0.0.1", f"-s3.port.grpc={inner[-1]}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-s3.config={settings}", "-s3.iam=false", "-s3.autoCreateBucket=false"),
@@ -152,8 +151,13 @@ def weed(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None)
 
 def moto() -> Server:
     """moto's server: everything is in memory and anybody may do anything."""
-    program = str(Path(sys.executable).with_name("moto_server"))
-    return Server(lambda port: [program, "-H", "127.0.0.1", "-p", str(port)])
+    return Server(lambda port: [program("moto_server"), "-H", "127.0.0.1", "-p", str(port)])
+
+
+def program(name: str) -> str:
+    """Where the program is: installed beside Python, or by .ci/setup; a name that leads nowhere if it is not."""
+    places = (Path(sys.executable).parent, Path(__file__).parents[2] / ".ci" / "servers" / "bin")
+    return next((str(place / name) for place in places if (place / name).exists()), name)
 
 
 def free_ports(count: int) -> list[int]:

