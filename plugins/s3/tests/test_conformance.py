@@ -7,11 +7,11 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 import pytest
-from s3_servers import BUCKET, Forwarder, Server
+from s3_servers import BUCKET, Answer, Forwarder, Server, StandIn
 
 from flowjoin.api import ExporterType, Secret
 from flowjoin.testing import ExporterConformance
@@ -41,6 +41,47 @@ def rows_of(key: str, octets: bytes) -> list[object]:
     if ".jsonl" in key:
         return [json.loads(line) for line in text.split("\n")[:-1]]
     return list(csv.reader(io.StringIO(text, newline="")))
+
+
+class TestCsvOnAStandIn(ExporterConformance):
+    """Needs no server but Python."""
+
+    @pytest.fixture
+    def exporter_type(self) -> ExporterType:
+        return flowjoin_exporter_types()[0]
+
+    @pytest.fixture
+    def other_stand_in(self) -> Iterator[StandIn]:
+        with StandIn() as server:
+            yield server
+
+    @pytest.fixture
+    def config(self, stand_in: StandIn, config_of: MakeConfig, secret_files: tuple[Secret, Secret]) -> S3Config:
+        return config_of(stand_in, access_key_id=secret_files[0], secret_access_key=secret_files[1])
+
+    @pytest.fixture
+    def delivered(self, stand_in: StandIn) -> Callable[[], list[object]]:
+        return lambda: [row for key, octets in stand_in.objects.items() for row in rows_of(key, octets)]
+
+    @pytest.fixture
+    def other_config(self, other_stand_in: StandIn, config_of: MakeConfig) -> S3Config:
+        return config_of(other_stand_in)
+
+    @pytest.fixture
+    def other_delivered(self, other_stand_in: StandIn) -> Callable[[], list[object]]:
+        return lambda: [row for key, octets in other_stand_in.objects.items() for row in rows_of(key, octets)]
+
+    @pytest.fixture
+    def destination_down(self, stand_in: StandIn) -> Callable[[], AbstractContextManager[None]]:
+        @contextmanager
+        def down() -> Iterator[None]:
+            stand_in.fault = lambda _request: Answer(drop=True)
+            try:
+                yield
+            finally:
+                stand_in.fault = lambda _request: None
+
+        return down
 
 
 class _OnMoto(ExporterConformance):
