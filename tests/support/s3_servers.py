@@ -218,6 +218,32 @@ class Answer:
 Fault = Callable[[Request], "Answer | None"]
 
 
+class _CountingServer(ThreadingHTTPServer):
+    """Knows how many connections it holds."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+        self.held = 0
+        self._counting = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._count(1)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._count(-1)
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self.held += more
+
+
 class StandIn:
     """A bucket in memory that answers as it is told; it checks no signature.
 
@@ -256,9 +282,7 @@ class StandIn:
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
+        self._server = _CountingServer(Handler)
         scheme = "http"
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -277,6 +301,11 @@ class StandIn:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+    @property
+    def connections(self) -> int:
+        """Sockets it holds, which are this process's too."""
+        return self._server.held
 
     def of(self, action: str) -> list[Request]:
         """The requests of that action."""
