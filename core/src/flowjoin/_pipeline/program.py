@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
@@ -11,12 +12,14 @@ import trio
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig
+from flowjoin._kernel.interface import RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.assembly import Pipeline, assemble
 from flowjoin._pipeline.kernel_factory import make_kernel
 from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.spool.places import orphan_spools
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
+from flowjoin._pipeline.template_memory import TemplateMemory
 from flowjoin._telemetry.logs import Logs
 from flowjoin._telemetry.metrics import Metrics
 
@@ -106,8 +109,16 @@ async def _main(
     )
     running.append(pipeline)  # for its books, whatever becomes of it
     stop = Stop()
+    memory = None
+    if state.directory is not None and isinstance(kernel, RemembersTemplates):
+        memory = TemplateMemory(state.directory, kernel, log=pipeline.log, clock=trio.current_time, wall=time.time)
+        memory.restore()
     async with trio.open_nursery() as nursery:
         await nursery.start(watch_signals, stop, pipeline.log)
+        if memory is not None:
+            nursery.start_soon(memory.keep, name="templates")
         outcome = await run_pipeline(pipeline, bound.config, stop, companions=companions)
         nursery.cancel_scope.cancel()
+    if memory is not None:
+        await memory.save()
     return outcome
