@@ -29,18 +29,16 @@ from flowjoin._pipeline.spool.cursor import Cursor, CursorFile
 from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS, DeadLetter, DeadLetters
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import Head as IndexHead
+from flowjoin._pipeline.spool.intake import Intake
 from flowjoin._pipeline.spool.read_cache import ReadCache
+from flowjoin._pipeline.spool.reader import SegmentReader
 from flowjoin._pipeline.spool.restoring import restore
 from flowjoin._pipeline.spool.row_layout import DamagedError
 from flowjoin._pipeline.spool.segments import (
-    SegmentFiles,
-    decode_slowly,
     list_segments,
-    load_index,
-    read_octets,
-    remove_segment,
 )
 from flowjoin._pipeline.spool.settings import SpoolSettings
+from flowjoin._pipeline.spool.settling import Settlement
 from flowjoin._pipeline.spool.shelf import Segment, Shelf, Taken, batches_from
 from flowjoin._pipeline.spool.threads import InThread, in_thread
 from flowjoin._pipeline.spool.writer import SpoolWriter
@@ -101,14 +99,14 @@ class SpoolStore:
         self._log = log
         self._wall = wall
         self._disk = disk or Disk()
-        self._cursor_file = CursorFile(self._disk, settings.directory)
-        self._cursor = self._cursor_file.restored
+        for folder in (settings.directory.parent, settings.directory.parent.parent):
+            self._disk.sync_directory(folder)  # a name that a loss of power takes would take the spool with it
+        cursor_file = CursorFile(self._disk, settings.directory)
+        cursor = cursor_file.restored
         self._found = list_segments(self._disk, settings.directory)
-        number = max(self._cursor.segment, self._found[-1].number if self._found else 0) + 1
+        number = max(cursor.segment, self._found[-1].number if self._found else 0) + 1
         self._own = IndexHead(instance_id, lane, number)
-        self._intake: deque[FlowBatch] = deque()
-        self._intake_octets = 0
-        self._restored_intake = 0  # the first so many are on the disk already
+        self._intake = Intake()
         self._shelf = Shelf()
         self._cache = ReadCache()
         self._writer = SpoolWriter(
@@ -129,18 +127,16 @@ class SpoolStore:
         self._clock = clock
         self._head = Head()
         self._taken: Taken | None = None  # what the head is made of
-        self._letters: list[DeadLetter] = []
-        self._dead_letters = DeadLetters(
+        letters = DeadLetters(
             self._disk, settings.directory / DEAD_LETTERS, settings.dead_letter_octets, self._own, wall
         )
-        self._doomed: list[SegmentFiles] = []
+        self._settlement = Settlement(cursor_file, letters, self._disk, run=run, log=log)
+        self._reader = SegmentReader(self._disk, registry, run=run, component=component, log=log)
         self._rows_in = self._restored = self._dropped = self._damaged = 0
         self._is_wanted = self._is_flushing = self._is_ending = self._is_restored = False
-        self._is_cursor_stale = False
         self._work = trio.Event()
         self._progress = trio.Event()
         self._notify: Callable[[], None] = lambda: None
-        self._read_limiter = trio.CapacityLimiter(1)
         self._sync_limiter = trio.CapacityLimiter(1)
         component.opened()
 
@@ -150,7 +146,7 @@ class SpoolStore:
     def held(self) -> int:
         """Rows that wait, or are being exported."""
         writer = self._writer
-        rows = sum(map(len, self._intake)) + writer.open_rows + writer.closing_rows
+        rows = self._intake.rows + writer.open_rows + writer.closing_rows
         return rows + self._shelf.rows + self._head.rows
 
     @property
@@ -175,7 +171,7 @@ class SpoolStore:
     def books(self) -> LaneBooks:
         """A snapshot."""
         spooled = self._shelf.spooled_rows + self._writer.spooled_open_rows
-        spooled += sum(len(self._intake[index]) for index in range(self._restored_intake))
+        spooled += self._intake.restored_rows
         if self._taken is not None and self._taken.segment.files is not None and self._taken.segment in self._shelf:
             spooled += self._head.rows
         return LaneBooks(
@@ -195,8 +191,7 @@ class SpoolStore:
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
         """Queue a batch for the disk; gives the number of rows that were dropped to make room."""
         self._rows_in += len(batch)
-        self._intake.append(batch)
-        self._intake_octets += batch.octets
+        self._intake.put(batch)
         self._work.set()
         return self._make_memory_room() if may_drop else 0
 
@@ -247,18 +242,8 @@ class SpoolStore:
 
     async def persist(self) -> None:
         """Write down what was settled, dead letters first; remove segments of which nothing is left."""
-        letters, doomed, is_stale = self._letters, self._doomed, self._is_cursor_stale
-        if not (letters or doomed or is_stale):
-            return
-        self._letters, self._doomed, self._is_cursor_stale = [], [], False
-        persist = partial(self._persist, letters, self._cursor, doomed)
-        try:
-            problems = await self._run(persist, limiter=self._read_limiter)
-        except trio.Cancelled:  # before it began
-            self._letters[:0], self._doomed[:0], self._is_cursor_stale = letters, doomed, is_stale
-            raise
-        for event, facts in problems:
-            self._log.error(event, **facts)
+        if await self._settlement.persist():
+            self._writer.is_unsynced = True
 
     @asynccontextmanager
     async def opened(self, notify: Callable[[], None]) -> AsyncIterator[None]:
@@ -288,8 +273,7 @@ class SpoolStore:
                 shield.cancel()
                 nursery.cancel_scope.cancel()
         if not patience.cancelled_caught:  # else a thread may still be writing
-            self._dead_letters.close()
-            self._cursor_file.close()
+            self._settlement.close()
         self._component.ended()
 
     # The lane's side.
@@ -304,7 +288,7 @@ class SpoolStore:
         is_damaged = False
         if batch is None and segment.files is not None:
             try:
-                batch = await self._read(segment, segment.files, taken)
+                batch = await self._reader.batch(segment.files, taken)
             except (DamagedError, OSError) as exc:
                 is_damaged = True
                 self._log.error("batch_damaged", batch=taken.id, rows=taken.batch.rows, problem=str(exc))
@@ -319,29 +303,17 @@ class SpoolStore:
             self._settled()
             return
         ranges: tuple[tuple[int, int], ...] = ()
-        if (self._cursor.segment, self._cursor.ordinal) == (segment.number, taken.batch.ordinal):
-            ranges = self._cursor.parts
+        cursor = self._settlement.cursor
+        if (cursor.segment, cursor.ordinal) == (segment.number, taken.batch.ordinal):
+            ranges = cursor.parts
         self._head.load(batch.with_id(taken.id), ranges)
         self._restored -= taken.batch.rows - self._head.rows  # an earlier run settled those
-
-    async def _read(self, segment: Segment, files: SegmentFiles, taken: Taken) -> FlowBatch:
-        if not taken.batch.is_whole:
-            raise DamagedError("a line of its index is damaged")
-        octets = await self._retried(partial(read_octets, self._disk, files, taken.batch.pieces))
-        decoding = decode_slowly(octets, taken.batch.pieces, segment.schemas)
-        while True:
-            try:
-                next(decoding)
-            except StopIteration as stop:
-                batch: FlowBatch = stop.value
-                return batch
-            await trio.lowlevel.checkpoint()
 
     async def _load_index(self, segment: Segment) -> None:
         """Learn again what a segment holds; what it holds no more is given up."""
         assert segment.files is not None, "what is in memory is known"
         try:
-            index = await self._retried(partial(load_index, self._disk, segment.files, self._registry))
+            index = await self._reader.index(segment.files)
         except OSError as exc:
             if segment in self._shelf:
                 self._log.error("index_unreadable", file=str(segment.files.index), problem=str(exc))
@@ -351,7 +323,7 @@ class SpoolStore:
             return
         if segment not in self._shelf:
             return
-        segment.batches = batches_from(index.batches, self._cursor, segment.number)
+        segment.batches = batches_from(index.batches, self._settlement.cursor, segment.number)
         segment.schemas = index.schemas
         lost = segment.rows - sum(batch.rows for batch in segment.batches)
         if lost:
@@ -363,65 +335,27 @@ class SpoolStore:
         self._dropped += rows
         self._damaged += rows
 
-    async def _retried(self, read: Callable[[], T]) -> T:
-        """A momentary lack (of descriptors, of a network) passes; a bad disk does not."""
-        for attempt in range(_READ_ATTEMPTS):
-            try:
-                return await self._run(read, limiter=self._read_limiter)
-            except OSError as exc:
-                self._component.failed(exc)
-                if attempt == _READ_ATTEMPTS - 1:
-                    raise
-                self._log.warning("spool_not_read", problem=str(exc), seconds=_READ_AGAIN_SECONDS)
-            await trio.sleep(_READ_AGAIN_SECONDS)
-        raise AssertionError("it returned or raised")
-
     def _add_letter(self, rows: FlowBatch, reason: str) -> None:
         assert self._taken is not None, "a part is of a batch"
         batch = self._taken.batch
-        self._letters.append(DeadLetter(rows, batch.epoch, batch.sequence, reason))
+        self._settlement.letters.append(DeadLetter(rows, batch.epoch, batch.sequence, reason))
 
     def _settled(self) -> None:
         """Something of the head is settled, or nothing of it can be: move the cursor."""
         assert self._taken is not None, "the head is made of something"
         if self._head.is_empty:
-            self._cursor = self._taken.after
+            self._settlement.cursor = self._taken.after
             self._taken = None
             self._doomed_or_left()
         else:
-            self._cursor = Cursor(self._taken.segment.number, self._taken.batch.ordinal, self._head.ranges)
-        self._is_cursor_stale = True
+            self._settlement.cursor = Cursor(self._taken.segment.number, self._taken.batch.ordinal, self._head.ranges)
 
     def _doomed_or_left(self) -> None:
         in_hand = None if self._taken is None else self._taken.segment
-        newest = self._writer.newest if self._restored_intake or self._writer.may_need_newest else None
+        newest = self._writer.newest if self._intake.has_restored or self._writer.may_need_newest else None
         for segment in self._shelf.leave_settled(in_hand, newest):
             if segment.files is not None:
-                self._doomed.append(segment.files)
-
-    def _persist(
-        self, letters: list[DeadLetter], cursor: Cursor, doomed: list[SegmentFiles]
-    ) -> list[tuple[str, dict[str, object]]]:
-        """In a thread; gives what went wrong."""
-        problems: list[tuple[str, dict[str, object]]] = []
-        if letters:
-            try:
-                gone = self._dead_letters.write(letters)
-                if gone:
-                    problems.append(("dead_letters_dropped", {"files": gone}))
-            except OSError as exc:
-                rows = sum(len(letter.rows) for letter in letters)
-                problems.append(("dead_letters_not_kept", {"rows": rows, "problem": str(exc)}))
-        try:
-            self._cursor_file.write(cursor)
-        except OSError as exc:
-            problems.append(("cursor_not_written", {"problem": str(exc)}))
-        for files in doomed:
-            try:
-                remove_segment(self._disk, files)
-            except OSError as exc:
-                problems.append(("segment_not_removed", {"file": str(files.data), "problem": str(exc)}))
-        return problems
+                self._settlement.doomed.append(segment.files)
 
     # The writing side.
 
@@ -431,7 +365,7 @@ class SpoolStore:
             await self._wait_for_work()
             is_last = self._is_ending
             await self._give_up_beyond_bounds()
-            batches = self._take_intake()
+            batches = self._intake.take(_WRITE_OCTETS)
             await self._writer.write(batches, is_wanted=self._is_wanted, flush=self._is_flushing and not is_last)
             self._cache.shrink(max(0, self._settings.memory_octets - self._memory_octets))
             self._doomed_or_left()
@@ -444,16 +378,13 @@ class SpoolStore:
         await self.persist()
 
     async def _restore(self) -> None:
-        restoring = partial(restore, self._disk, self._found, self._cursor, self._registry, self._own)
-        found = await self._run(restoring, limiter=self._read_limiter)
+        restoring = partial(restore, self._disk, self._found, self._settlement.cursor, self._registry, self._own)
+        found = await self._run(restoring, limiter=self._sync_limiter)
         for segment in found.segments:
             self._shelf.append(segment)
         self._writer.newest = found.open_rows_in
-        for batch in reversed(found.open_rows):
-            self._intake.appendleft(batch)
-            self._intake_octets += batch.octets
-        self._restored_intake = len(found.open_rows)
-        self._doomed += found.settled
+        self._intake.restore(found.open_rows)
+        self._settlement.doomed += found.settled
         self._restored += found.rows + found.damaged_rows
         self._dropped += found.damaged_rows
         self._damaged += found.damaged_rows
@@ -479,23 +410,14 @@ class SpoolStore:
             with trio.move_on_after(max(0.0, due_at - self._clock())):
                 await self._work.wait()
 
-    def _take_intake(self) -> list[FlowBatch]:
-        batches: list[FlowBatch] = []
-        octets = 0
-        while self._intake and octets < _WRITE_OCTETS:
-            batch = self._intake.popleft()
-            octets += batch.octets
-            batches.append(batch)
-        self._intake_octets -= octets
-        self._restored_intake = max(0, self._restored_intake - len(batches))
-        return batches
-
     async def _give_up_beyond_bounds(self) -> None:
         """Drop the oldest segments; their files are removed before anything else is written."""
         gone: list[Segment] = []
         while self._shelf.octets > self._settings.max_octets and (oldest := self._shelf.give_up_oldest()) is not None:
             gone.append(oldest)
-        gone += self._shelf.give_up_older(self._wall() - self._settings.max_age)
+        too_old = self._wall() - self._settings.max_age
+        self._writer.retire_before(too_old)
+        gone += self._shelf.give_up_older(too_old)
         if not gone:
             return
         rows = sum(segment.rows for segment in gone)
@@ -510,7 +432,7 @@ class SpoolStore:
             self._cache.forget(segment.number)
             segment.rows = 0
             if segment.files is not None:
-                self._doomed.append(segment.files)
+                self._settlement.doomed.append(segment.files)
         self._dropped += rows
         if rows:
             self._log.warning("rows_dropped", rows=rows, cause="the spool's bounds")
@@ -524,17 +446,14 @@ class SpoolStore:
         waiting = self._memory_octets - self._shelf.memory_octets
         dropped = self._shelf.give_up_memory(max(0, limit - waiting))
         while self._memory_octets > limit and len(self._intake) > 1:
-            batch = self._intake.popleft()
-            self._intake_octets -= batch.octets
-            self._restored_intake = max(0, self._restored_intake - 1)
-            dropped += len(batch)
+            dropped += len(self._intake.pop())
         self._dropped += dropped
         return dropped
 
     @property
     def _memory_octets(self) -> int:
         """Of rows that are not, or not only, on the disk; without the cache."""
-        return self._intake_octets + self._writer.open_octets + self._shelf.memory_octets
+        return self._intake.octets + self._writer.open_octets + self._shelf.memory_octets
 
     async def _keep_age(self) -> None:
         while True:
@@ -549,6 +468,6 @@ class SpoolStore:
             self._writer.is_unsynced = False
             try:
                 await self._writer.sync(self._sync_limiter)
-                await self._run(self._cursor_file.sync, limiter=self._sync_limiter)
+                await self._run(self._settlement.sync, limiter=self._sync_limiter)
             except OSError as exc:
                 self._writer.must_roll(exc)

@@ -147,6 +147,13 @@ class SpoolWriter:
         self._composer = None
         self._degraded(exc)
 
+    def retire_before(self, wall: float) -> None:
+        """Write no more to a segment that was written to last before that time."""
+        is_writing = self._composer is None
+        if not is_writing and self._segment is not None and self._segment.last_at < wall:
+            self._composer = None
+            self._segment.is_open = False
+
     async def sync(self, limiter: trio.CapacityLimiter) -> None:
         """Wait until all that was written is on the disk.
 
