@@ -11,7 +11,6 @@ Invariant: rows put + rows restored = delivered + dead letters + dropped + held,
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,23 +22,23 @@ import trio
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
-from flowjoin._pipeline.lane_head import Head, Part
+from flowjoin._pipeline.lane_head import Part
 from flowjoin._pipeline.lane_queue import LaneBooks
-from flowjoin._pipeline.spool.cursor import Cursor, CursorFile
-from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS, DeadLetter, DeadLetters
+from flowjoin._pipeline.spool.cursor import CursorFile
+from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS, DeadLetters
+from flowjoin._pipeline.spool.delivery import Delivery, Ledger
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import Head as IndexHead
 from flowjoin._pipeline.spool.intake import Intake
 from flowjoin._pipeline.spool.read_cache import ReadCache
 from flowjoin._pipeline.spool.reader import SegmentReader
 from flowjoin._pipeline.spool.restoring import restore
-from flowjoin._pipeline.spool.row_layout import DamagedError
 from flowjoin._pipeline.spool.segments import (
     list_segments,
 )
 from flowjoin._pipeline.spool.settings import SpoolSettings
 from flowjoin._pipeline.spool.settling import Settlement
-from flowjoin._pipeline.spool.shelf import Segment, Shelf, Taken, batches_from
+from flowjoin._pipeline.spool.shelf import Segment, Shelf
 from flowjoin._pipeline.spool.threads import InThread, in_thread
 from flowjoin._pipeline.spool.writer import SpoolWriter
 from flowjoin.api._types import Batching, Logger
@@ -125,14 +124,13 @@ class SpoolStore:
         )
         self._run = run
         self._clock = clock
-        self._head = Head()
-        self._taken: Taken | None = None  # what the head is made of
         letters = DeadLetters(
             self._disk, settings.directory / DEAD_LETTERS, settings.dead_letter_octets, self._own, wall
         )
         self._settlement = Settlement(cursor_file, letters, self._disk, run=run, log=log)
-        self._reader = SegmentReader(self._disk, registry, run=run, component=component, log=log)
-        self._rows_in = self._restored = self._dropped = self._damaged = 0
+        reader = SegmentReader(self._disk, registry, run=run, component=component, log=log)
+        self._ledger = Ledger()
+        self._delivery = Delivery(self._shelf, self._cache, reader, self._settlement, self._ledger, log)
         self._is_wanted = self._is_flushing = self._is_ending = self._is_restored = False
         self._work = trio.Event()
         self._progress = trio.Event()
@@ -147,7 +145,7 @@ class SpoolStore:
         """Rows that wait, or are being exported."""
         writer = self._writer
         rows = self._intake.rows + writer.open_rows + writer.closing_rows
-        return rows + self._shelf.rows + self._head.rows
+        return rows + self._shelf.rows + self._delivery.head.rows
 
     @property
     def is_full(self) -> bool:
@@ -161,7 +159,7 @@ class SpoolStore:
 
     @property
     def current(self) -> Part | None:
-        return self._head.current if self._head.is_exporting else None
+        return self._delivery.head.current if self._delivery.head.is_exporting else None
 
     @property
     def octets(self) -> int:
@@ -172,50 +170,45 @@ class SpoolStore:
         """A snapshot."""
         spooled = self._shelf.spooled_rows + self._writer.spooled_open_rows
         spooled += self._intake.restored_rows
-        if self._taken is not None and self._taken.segment.files is not None and self._taken.segment in self._shelf:
-            spooled += self._head.rows
+        spooled += self._delivery.spooled_rows
         return LaneBooks(
-            rows_in=self._rows_in,
-            delivered=self._head.delivered,
-            dead_lettered=self._head.dead_lettered,
-            dropped=self._dropped,
+            rows_in=self._ledger.rows_in,
+            delivered=self._delivery.head.delivered,
+            dead_lettered=self._delivery.head.dead_lettered,
+            dropped=self._ledger.dropped,
             held=self.held,
-            batches=self._head.batches,
-            failures=self._head.failures,
-            restored=self._restored,
-            damaged=self._damaged,
+            batches=self._delivery.head.batches,
+            failures=self._delivery.head.failures,
+            restored=self._ledger.restored,
+            damaged=self._ledger.damaged,
             spooled=spooled,
             spool_octets=self._shelf.octets,
         )
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
         """Queue a batch for the disk; gives the number of rows that were dropped to make room."""
-        self._rows_in += len(batch)
+        self._ledger.rows_in += len(batch)
         self._intake.put(batch)
         self._work.set()
         return self._make_memory_room() if may_drop else 0
 
     def settle(self, refused: Collection[int] = (), reason: str = "") -> None:
         """The part is done: these rows of it are dead letters for that reason, the others delivered."""
-        if refused:
-            self._add_letter(self._head.current.rows().take(sorted(refused)), reason)
-        self._head.settle(refused)
-        self._settled()
+        self._delivery.settle(refused, reason)
+        self._leave_settled()
 
     def keep(self) -> None:
         """The part failed and stays the next."""
-        self._head.keep()
+        self._delivery.head.keep()
 
     def cut(self) -> None:
         """The part, which failed, becomes its two halves."""
-        self._head.cut()
-        self._settled()
+        self._delivery.cut()
 
     def bury(self, reason: str) -> None:
         """The part, which failed, is dead letters."""
-        self._add_letter(self._head.first.rows(), reason)
-        self._head.bury()
-        self._settled()
+        self._delivery.bury(reason)
+        self._leave_settled()
 
     # What waits for the disk.
 
@@ -226,10 +219,11 @@ class SpoolStore:
         """
         self._is_flushing = flush
         await self.persist()
-        while self._head.is_empty:
+        while self._delivery.head.is_empty:
             segment = self._shelf.first() if self._is_restored else None
             if segment is not None:
-                await self._load_head(segment)
+                await self._delivery.load(segment)
+                self._leave_settled()
                 continue
             self._is_wanted = True
             self._work.set()
@@ -238,7 +232,7 @@ class SpoolStore:
             self._progress = trio.Event()
             await self._progress.wait()
         self._is_wanted = False
-        return self._head.begin()
+        return self._delivery.head.begin()
 
     async def persist(self) -> None:
         """Write down what was settled, dead letters first; remove segments of which nothing is left."""
@@ -276,84 +270,9 @@ class SpoolStore:
             self._settlement.close()
         self._component.ended()
 
-    # The lane's side.
-
-    async def _load_head(self, segment: Segment) -> None:
-        """Make the first batch of the segment the head, or learn that it cannot be."""
-        if segment.batches is None:
-            await self._load_index(segment)
-            return
-        taken = self._shelf.peek(segment)
-        batch = self._cache.pop(segment.number, taken.batch.ordinal)
-        is_damaged = False
-        if batch is None and segment.files is not None:
-            try:
-                batch = await self._reader.batch(segment.files, taken)
-            except (DamagedError, OSError) as exc:
-                is_damaged = True
-                self._log.error("batch_damaged", batch=taken.id, rows=taken.batch.rows, problem=str(exc))
-        if not self._shelf.is_next(taken):
-            return  # given up meanwhile, and counted
-        held = self._shelf.take(taken)
-        batch = batch if held is None else held
-        self._taken = taken
-        if batch is None or is_damaged:
-            self._dropped += taken.batch.rows
-            self._damaged += taken.batch.rows
-            self._settled()
-            return
-        ranges: tuple[tuple[int, int], ...] = ()
-        cursor = self._settlement.cursor
-        if (cursor.segment, cursor.ordinal) == (segment.number, taken.batch.ordinal):
-            ranges = cursor.parts
-        self._head.load(batch.with_id(taken.id), ranges)
-        self._restored -= taken.batch.rows - self._head.rows  # an earlier run settled those
-
-    async def _load_index(self, segment: Segment) -> None:
-        """Learn again what a segment holds; what it holds no more is given up."""
-        assert segment.files is not None, "what is in memory is known"
-        try:
-            index = await self._reader.index(segment.files)
-        except OSError as exc:
-            if segment in self._shelf:
-                self._log.error("index_unreadable", file=str(segment.files.index), problem=str(exc))
-                self._lose(segment, segment.rows)
-                segment.batches = deque()
-                self._doomed_or_left()
-            return
-        if segment not in self._shelf:
-            return
-        segment.batches = batches_from(index.batches, self._settlement.cursor, segment.number)
-        segment.schemas = index.schemas
-        lost = segment.rows - sum(batch.rows for batch in segment.batches)
-        if lost:
-            self._log.error("index_damaged", file=str(segment.files.index), rows=lost)
-            self._lose(segment, lost)
-
-    def _lose(self, segment: Segment, rows: int) -> None:
-        segment.rows -= rows
-        self._dropped += rows
-        self._damaged += rows
-
-    def _add_letter(self, rows: FlowBatch, reason: str) -> None:
-        assert self._taken is not None, "a part is of a batch"
-        batch = self._taken.batch
-        self._settlement.letters.append(DeadLetter(rows, batch.epoch, batch.sequence, reason))
-
-    def _settled(self) -> None:
-        """Something of the head is settled, or nothing of it can be: move the cursor."""
-        assert self._taken is not None, "the head is made of something"
-        if self._head.is_empty:
-            self._settlement.cursor = self._taken.after
-            self._taken = None
-            self._doomed_or_left()
-        else:
-            self._settlement.cursor = Cursor(self._taken.segment.number, self._taken.batch.ordinal, self._head.ranges)
-
-    def _doomed_or_left(self) -> None:
-        in_hand = None if self._taken is None else self._taken.segment
+    def _leave_settled(self) -> None:
         newest = self._writer.newest if self._intake.has_restored or self._writer.may_need_newest else None
-        for segment in self._shelf.leave_settled(in_hand, newest):
+        for segment in self._shelf.leave_settled(self._delivery.segment, newest):
             if segment.files is not None:
                 self._settlement.doomed.append(segment.files)
 
@@ -368,13 +287,13 @@ class SpoolStore:
             batches = self._intake.take(_WRITE_OCTETS)
             await self._writer.write(batches, is_wanted=self._is_wanted, flush=self._is_flushing and not is_last)
             self._cache.shrink(max(0, self._settings.memory_octets - self._memory_octets))
-            self._doomed_or_left()
+            self._leave_settled()
             self._progress.set()
             self._notify()
             if is_last and not self._intake:
                 break
         await self._writer.seal()
-        self._doomed_or_left()
+        self._leave_settled()
         await self.persist()
 
     async def _restore(self) -> None:
@@ -385,9 +304,9 @@ class SpoolStore:
         self._writer.newest = found.open_rows_in
         self._intake.restore(found.open_rows)
         self._settlement.doomed += found.settled
-        self._restored += found.rows + found.damaged_rows
-        self._dropped += found.damaged_rows
-        self._damaged += found.damaged_rows
+        self._ledger.restored += found.rows + found.damaged_rows
+        self._ledger.dropped += found.damaged_rows
+        self._ledger.damaged += found.damaged_rows
         self._is_restored = True
         if found.rows or found.damaged_rows or found.damaged_lines:
             self._log.info("spool_restored", rows=found.rows, segments=len(found.segments))
@@ -421,19 +340,13 @@ class SpoolStore:
         if not gone:
             return
         rows = sum(segment.rows for segment in gone)
-        if (
-            self._taken is not None
-            and any(each is self._taken.segment for each in gone)
-            and not self._head.is_exporting
-        ):
-            rows += self._head.give_up()
-            self._taken = None
+        rows += self._delivery.give_up(gone)
         for segment in gone:
             self._cache.forget(segment.number)
             segment.rows = 0
             if segment.files is not None:
                 self._settlement.doomed.append(segment.files)
-        self._dropped += rows
+        self._ledger.dropped += rows
         if rows:
             self._log.warning("rows_dropped", rows=rows, cause="the spool's bounds")
         await self.persist()
@@ -447,7 +360,7 @@ class SpoolStore:
         dropped = self._shelf.give_up_memory(max(0, limit - waiting))
         while self._memory_octets > limit and len(self._intake) > 1:
             dropped += len(self._intake.pop())
-        self._dropped += dropped
+        self._ledger.dropped += dropped
         return dropped
 
     @property

@@ -220,6 +220,7 @@ class SpoolWriter:
         self._files = await self._in_thread(partial(SegmentWriter, self._disk, files, data, lines, is_synced))
         self._segment = self._new_segment(files, wall)
         self._segment.is_open = True
+        self._segment.published = 0
         self.newest = self._segment
 
     def _new_segment(self, files: SegmentFiles | None, wall: float) -> Segment:
@@ -249,6 +250,7 @@ class SpoolWriter:
             segment.rows += entry.rows
             assert segment.batches is not None, "known while it is written to"
             segment.batches.append(entry)
+            segment.published = entry.ordinal + 1
             room = self._settings.memory_octets - self._batcher.octets - self._shelf.memory_octets
             self._cache.put(segment.number, entry.ordinal, batch, room)
 
