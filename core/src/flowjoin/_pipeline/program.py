@@ -15,7 +15,7 @@ from flowjoin._config.plugin_settings import BoundConfig
 from flowjoin._kernel.interface import RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.assembly import Pipeline, assemble
-from flowjoin._pipeline.kernel_factory import make_kernel
+from flowjoin._pipeline.kernel_factory import form_of, make_kernel
 from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.spool.places import orphan_spools
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
@@ -49,13 +49,19 @@ def run_program(
     directory = find_directory(bound.config.state_directory, environment)
     with open_state(directory) as state:
         log = logs.logger(component="core")
-        log.info("starting", version=__version__, instance=state.instance_id, epoch=state.epoch)
+        form = environment.get("FLOWJOIN_KERNEL", "auto")
+        log.info(
+            "starting",
+            version=__version__,
+            kernel=form_of(bound, form),
+            instance=state.instance_id,
+            epoch=state.epoch,
+        )
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
         for name in orphan_spools(directory, {plugin.entry.name for plugin in bound.exporters}):
             problem = "no exporter has this name; flowjoin spool resend sends it to another"
             log.warning("spool_orphaned", spool=name, problem=problem)
-        form = environment.get("FLOWJOIN_KERNEL", "auto")
         out = sys.stderr if errors is None else errors
         running: list[Pipeline] = []
         try:
