@@ -270,23 +270,8 @@ class _Loading:
     def _notes(self, config: Config) -> None:
         if not config.exporters:
             self._note("info", "No collector / sink has been configured, so no flow data will be exported")
-        explicit = self._first_spool()
-        if explicit:
-            self._note("warning", "spool not available yet, lanes are in memory", explicit)
-        elif any(entry.spool != "none" for entry in config.exporters):
-            self._note("info", "spool not available yet, lanes are in memory")
         if config.flow_stream_service.enable:
             self._note("warning", "the stream service is not available in this version", "flowStreamService.enable")
-
-    def _first_spool(self) -> str:
-        exporters = self._document.get("exporters")
-        if exporters is None or not isinstance(exporters.value, SequenceNode):
-            return ""
-        for index, item in enumerate(exporters.value.items):
-            spool = item.get("spool") if isinstance(item, MappingNode) else None
-            if spool is not None and isinstance(spool.value, MappingNode):
-                return f"exporters[{index}].spool"
-        return ""
 
     def _given(self, key: str) -> bool:
         entry = self._document.get(key)
