@@ -39,7 +39,9 @@ def test_an_http_server_for_this_machine_alone_is_available(address: str) -> Non
     load_config(f"collectors: []\napiServer: {{address: {address}}}\n").require_available()
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:1", "'[::]:1'", "':1'", "192.0.2.1:1", "example.org:1", "'[::ffff:1.2.3.4]:1'"])
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:1", "'[::]:1'", "':1'", "192.0.2.1:1", "example.org:1", "'[::ffff:1.2.3.4]:1'"]
+)
 def test_an_http_server_that_others_reach_is_refused_with_one_sentence(address: str) -> None:
     loaded = load_config(f"collectors: []\napiServer: {{address: {address}}}\n", "f.yaml")
     with pytest.raises(ConfigError, match=r"f\.yaml:2: apiServer\.address: the HTTP API has no authentication yet"):

@@ -12,7 +12,9 @@ import trio
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig
 from flowjoin._model.errors import FlowjoinError
+from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
+from flowjoin._pipeline.figures import PipelineFigures
 from flowjoin._pipeline.kernel_factory import make_kernel
 from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
@@ -99,6 +101,9 @@ async def _main(
     stop = Stop()
     async with trio.open_nursery() as nursery:
         await nursery.start(watch_signals, stop, pipeline.log)
-        outcome = await run_pipeline(pipeline, bound.config, stop, companions=companions)
+        figures = PipelineFigures(pipeline, bound.config)
+        log = logs.logger(component="api")
+        await nursery.start(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        outcome = await run_pipeline(pipeline, bound.config, stop, companions=(*companions, figures.while_ready))
         nursery.cancel_scope.cancel()
     return outcome
