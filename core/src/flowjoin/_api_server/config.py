@@ -16,7 +16,7 @@ class ApiServerLimits:
     Attributes:
         connections: at once; more wait to be accepted.
         scans: replies of /flowrecords in progress at once; more are told to come again.
-        request_octets: of a request's line and headers.
+        request_octets: of a request's line and headers; less than twice as many may get through in one piece.
         idle_seconds: how long a connection may be without a whole request.
         send_seconds: how long a client may take to read one piece of a reply.
         connection_seconds: how long a connection may live, whatever it does.

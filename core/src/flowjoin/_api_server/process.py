@@ -88,7 +88,7 @@ class ApiServer:
 
     async def _serve(self, stream: trio.SocketStream, place: object, context: WorkerContext) -> None:
         try:
-            patient = _PatientStream(stream, self._limits.send_seconds)
+            patient = _PatientStream(stream, self._limits)
             config = _Config(self._limits, self._log)
             server = TCPServer(self._answer, config, context, ConnectionState({}), patient)  # type: ignore[arg-type]  # as much of a stream as it uses
             with trio.move_on_after(self._limits.connection_seconds):
@@ -155,24 +155,27 @@ async def _open_listeners(endpoint: Endpoint) -> list[trio.SocketListener]:
 
 
 class _PatientStream:
-    """A stream, as far as hypercorn uses one, whose peer must read each piece in time."""
+    """A stream, as far as hypercorn uses one, whose peer must read each piece in time.
 
-    def __init__(self, stream: trio.SocketStream, send_seconds: float) -> None:
+    It is read in pieces as large as a request may be, because hypercorn's limit holds for what is still incomplete.
+    """
+
+    def __init__(self, stream: trio.SocketStream, limits: ApiServerLimits) -> None:
         self._stream = stream
-        self._send_seconds = send_seconds
+        self._limits = limits
 
     @property
     def socket(self) -> trio.socket.SocketType:
         return self._stream.socket
 
-    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        return await self._stream.receive_some(max_bytes)
+    async def receive_some(self, _max_octets: int) -> bytes | bytearray:
+        return await self._stream.receive_some(self._limits.request_octets)
 
     async def send_all(self, data: bytes) -> None:
-        with trio.move_on_after(self._send_seconds) as patience:
+        with trio.move_on_after(self._limits.send_seconds) as patience:
             await self._stream.send_all(data)
         if patience.cancelled_caught:
-            self._reset()
+            self._stream.socket.close()  # in the middle of the reply, which must not be taken for a whole one
             raise trio.BrokenResourceError("the client does not read")
 
     async def send_eof(self) -> None:
@@ -180,10 +183,6 @@ class _PatientStream:
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-    def _reset(self) -> None:
-        # with what is in the send buffer: the client must not take the reply for a whole one
-        self._stream.socket.close()
 
 
 class _Log(HypercornLogger):
