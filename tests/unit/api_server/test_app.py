@@ -75,7 +75,7 @@ async def test_all_flows_are_one_json_array_with_a_line_break_at_its_end() -> No
     assert answered.is_whole
 
 
-async def test_everyone_has_their_turn_after_each_slice_whether_or_not_it_gave_a_flow() -> None:
+async def test_everyone_has_their_turn_before_each_slice_whether_or_not_it_gave_a_flow() -> None:
     figures = FakeFigures([batch([]), *FLOWS, batch([])])
     answered = await answer(figures, "/flowrecords?srcport=9")
     assert answered.turns == 4

@@ -1,7 +1,7 @@
 """The ASGI application: what is asked for, and what is answered. It waits for nothing but its client.
 
-/flowrecords goes through the table in slices and hands the loop on between them, whether or not a slice gave
-anything to send: the table has no part in how long a reply takes.
+/flowrecords goes through the table in slices and hands the loop on before each, whether or not a slice gave anything
+to send: how long a reply takes is no matter of anybody else's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["FLOWS_PER_SLICE", "HttpApi", "Send"]
 Scope: TypeAlias = Mapping[str, Any]
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
-FLOWS_PER_SLICE: Final = 64  # rows made and written as JSON: some 60 µs a flow, 4 ms
+FLOWS_PER_SLICE: Final = 48  # rows made and written as JSON: some 80 µs a flow, 4 ms
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS: Final = ("GET", "HEAD")
 _PATHS: Final = ("/healthz", "/livez", "/readyz", "/metrics", "/recordmetrics", "/flowrecords")
@@ -137,9 +137,9 @@ class HttpApi:
         if found is not None:
             await send_batches([found])
         while cursor is not None and not is_gone():
+            await self._give_way()
             batches, cursor = self._figures.scan(query.flow_filter, cursor, FLOWS_PER_SLICE)
             await send_batches(batches)
-            await self._give_way()
         if not is_gone():
             await send({"type": "http.response.body", "body": b"]\n" if has_begun else b"null\n"})
 

@@ -131,7 +131,7 @@ async def open_api_server(config: ApiServerConfig, figures: Figures, *, log: Log
     """
     listeners = await _open_listeners(config.endpoint)
     try:
-        api = HttpApi(figures, config.limits, give_way=trio.lowlevel.checkpoint)
+        api = HttpApi(figures, config.limits, give_way=_Turns().take)
         yield ApiServer(listeners, api, config.limits, log)
     finally:
         for listener in listeners:
@@ -152,6 +152,18 @@ async def _open_listeners(endpoint: Endpoint) -> list[trio.SocketListener]:
                 each.socket.close()
             raise ConfigError(f"{endpoint.host} is {host} here, which others reach", path="apiServer.address")
     return listeners
+
+
+class _Turns:
+    """Long replies take turns, so that between two slices of any of them everybody else has had theirs."""
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()
+
+    async def take(self) -> None:
+        """Wait for the next turn."""
+        async with self._lock:
+            await trio.lowlevel.checkpoint()
 
 
 class _PatientStream:

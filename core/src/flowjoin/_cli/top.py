@@ -125,9 +125,7 @@ def _draw(view: TopView, server: Endpoint) -> RenderableType:
             _short(collector.messages_per_second),
             _short(collector.octets_per_second),
         )
-    lanes = _table(
-        "exporter", "rows/s", "delivered/s", "held", "lag", "delivered", "dropped", "dead letters", "failures"
-    )
+    lanes = _table("exporter", "in/s", "out/s", "held", "lag", "delivered", "dropped", "dead", "failures")
     for lane in view.lanes:
         lanes.add_row(
             Text(lane.name),
