@@ -339,6 +339,11 @@ async def test_of_several_long_replies_one_makes_a_slice_in_a_turn_of_the_loop()
     figures.is_endless = True
     turns: list[int] = []
 
+    async def read_on(address: tuple[str, int]) -> None:
+        async with await connect(address) as stream:
+            await stream.send_all(b"GET /flowrecords HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await read_to_the_end(stream)
+
     async def count_turns() -> None:
         while True:
             before = len(figures.scans)
@@ -347,9 +352,7 @@ async def test_of_several_long_replies_one_makes_a_slice_in_a_turn_of_the_loop()
 
     async with serving(figures) as address, trio.open_nursery() as nursery:
         for _ in range(4):
-            stream = await connect(address)
-            await stream.send_all(b"GET /flowrecords HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            nursery.start_soon(read_to_the_end, stream)
+            nursery.start_soon(read_on, address)
         await wait_until(lambda: len(figures.scans) > 20)
         nursery.start_soon(count_turns)
         await wait_until(lambda: len(figures.scans) > 200)

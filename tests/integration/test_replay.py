@@ -227,7 +227,8 @@ def test_rows_that_nobody_takes_within_the_grace_period_are_a_failure(
 ) -> None:
     pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
     config = tmp_path / "flowjoin.yaml"
-    config.write_text("shutdownGracePeriod: 100ms\nexporters: [{type: log, path: /proc/no/such/place, spool: none}]\n")
+    (tmp_path / "full").symlink_to("/dev/full")
+    config.write_text(f"shutdownGracePeriod: 100ms\nexporters: [{{type: log, path: {tmp_path}/full, spool: none}}]\n")
     assert main(["replay", str(capture), "-c", str(config)]) == 1
     assert "2 rows were not delivered within shutdownGracePeriod" in capsys.readouterr().err
 

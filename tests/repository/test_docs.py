@@ -99,7 +99,7 @@ def test_the_reference_names_every_public_name_of_the_api() -> None:
 
 def test_the_reference_names_every_error_and_reason() -> None:
     page = (REFERENCE / "errors.md").read_text(encoding="utf-8")
-    for name in errors.__all__:
+    for name in (name for name in errors.__all__ if isinstance(getattr(errors, name), type)):
         assert f"`{name}`" in page, name
     for reason in Reason:
         assert f"`{reason.value}`" in page, reason.value

@@ -40,6 +40,7 @@ SHELLS = {"process", "metrics"}
 # (module, imported): an exception stands here with its reason, or it does not exist.
 _A_SHELL = "a shell: one module for each transport, beside the process.py that opens them"
 EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("_collector.datagrams", "socket"): _A_SHELL,
     ("_collector.sockets", "socket"): _A_SHELL,
     ("_collector.tcp", "socket"): _A_SHELL,
     ("_collector.tcp", "trio"): _A_SHELL,

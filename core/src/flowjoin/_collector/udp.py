@@ -17,6 +17,7 @@ from typing import Any, Final
 import trio
 
 from flowjoin._collector.config import CollectorConfig
+from flowjoin._collector.datagrams import datagram_reader
 from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
 from flowjoin._collector.peers import PeerSessions
@@ -28,8 +29,6 @@ from flowjoin._model.transport_session import TransportSession
 
 __all__ = ["UdpCollectingProcess"]
 
-# One octet more than any UDP payload can have, so that none is ever cut.
-_BUFFER_OCTETS: Final = 65536
 # Handed over at once, as much as TCP reads at once: what one call can cost is in proportion to it.
 _PIECE_OCTETS: Final = 65536
 _LEAST_BUDGET: Final = 8
@@ -46,8 +45,6 @@ class UdpCollectingProcess:
         self._intake = intake
         self._socket = bound
         self.address: Final = bound_address(bound)
-        self._buffer = bytearray(_BUFFER_OCTETS)
-        self._view = memoryview(self._buffer)
         self._budget = config.limits.datagrams_per_wakeup
         self._counters = CollectorCounters()
         self._receiving = trio.CancelScope()
@@ -59,6 +56,7 @@ class UdpCollectingProcess:
             period=config.limits.idle_timeout,
             now=now,
         )
+        self._reader = datagram_reader(self._peers)
 
     def configure(self) -> None:
         """Ask for room in the kernel, and say what was granted."""
@@ -100,32 +98,17 @@ class UdpCollectingProcess:
         """Read up to the budget and hand it over; gives how many datagrams were read, and the socket's error."""
         began = trio.current_time()
         self._peers.advance(began)
-        messages: list[bytes | memoryview] = []
-        sessions: list[TransportSession] = []
-        read, octets, error = 0, 0, None
-        while read < self._budget:
-            if octets >= _PIECE_OCTETS:
-                self._hand_over(messages, sessions, began)
-                messages, sessions, octets = [], [], 0
-                if trio.current_time() - began > self._limits.slice_seconds:
-                    break
-            try:
-                length, address = self._socket.recvfrom_into(self._buffer)
-            except BlockingIOError:
-                break  # that was all of it
-            except OSError as exc:
-                error = exc
-                break
-            read += 1
-            session = self._peers.session_of(address)
-            if session is None:
+        read, error = 0, None
+        while read < self._budget and error is None:
+            received = self._reader.receive(self._socket, self._budget - read, _PIECE_OCTETS)
+            read += received.read
+            error = received.error
+            for address in received.refused:
                 self._refuse(address)
-                continue
-            messages.append(bytes(self._view[:length]))
-            sessions.append(session)
-            octets += length
-        if messages:
-            self._hand_over(messages, sessions, began)
+            if received.messages:
+                self._hand_over(received.messages, received.sessions, began)
+            if received.is_all or trio.current_time() - began > self._limits.slice_seconds:
+                break
         if read == self._budget:
             self._adapt(trio.current_time() - began)
         return read, error

@@ -85,6 +85,9 @@ class ClickHouse:
     database_url: Annotated[str, Key("databaseURL"), "tcp, tls, http or https URL", LIVE] = (
         "tcp://clickhouse-clickhouse.flow-visibility.svc:9000"
     )
+    http_port: Annotated[
+        int | None, Bounds(1, 65535), "ours: the server's HTTP port, where a tcp or tls URL has no standard port", LIVE
+    ] = None
     tls: Annotated[ClickHouseTls, "TLS towards ClickHouse", LIVE] = ClickHouseTls()
     debug: Annotated[bool, "accepted, without effect"] = False
     compress: Annotated[bool, "LZ4", LIVE] = True
@@ -288,7 +291,7 @@ def _click_house(section: Section) -> dict[str, Plain]:
     tls: dict[str, Plain] = {"insecureSkipVerify": values.tls.insecure_skip_verify}
     if values.tls.ca_cert:
         tls["ca"] = f"{_CERTIFICATES}/clickhouse/ca.crt"
-    return {
+    keys: dict[str, Plain] = {
         "database": values.database,
         "databaseURL": values.database_url,
         "username": {"env": "CH_USERNAME"},
@@ -297,6 +300,9 @@ def _click_house(section: Section) -> dict[str, Plain]:
         "compress": values.compress,
         "commitInterval": format_duration(values.commit_interval),
     }
+    if values.http_port is not None:
+        keys["httpPort"] = values.http_port
+    return keys
 
 
 def _s3_uploader(section: Section) -> dict[str, Plain]:
@@ -306,6 +312,7 @@ def _s3_uploader(section: Section) -> dict[str, Plain]:
     return {
         "bucketName": values.bucket_name,
         "bucketPrefix": values.bucket_prefix,
+        "layout": "antrea",
         "region": values.region,
         "compress": values.compress,
         "maxRecordsPerFile": values.max_records_per_file or 1_000_000,

@@ -105,7 +105,7 @@ class Intake(Generic[RowsT]):
         for event in self._decoder.receive_message(message, session, now):
             match event:
                 case DataSetReceived():
-                    rows = self._rows_of(event.template)
+                    rows = self.rows_of(event.template)
                     if rows is None:
                         self._option_records += len(event.records)
                         self._init_times.note(session, event)
@@ -185,7 +185,18 @@ class Intake(Generic[RowsT]):
             http_vals_replaced=tally.http_vals_replaced,
         )
 
-    def _rows_of(self, template: Template) -> RowsT | None:
+    def init_time_of(self, session: TransportSession, domain: int) -> int:
+        """When a session's original exporter started, as an options record of the domain said; 0 without one."""
+        return self._init_times.of(session, domain)
+
+    def count(self, messages: int, octets: int, sequence_lost: int) -> None:
+        """Count Messages that were read elsewhere."""
+        self._messages += messages
+        self._octets += octets
+        self._sequence_lost += sequence_lost
+
+    def rows_of(self, template: Template) -> RowsT | None:
+        """What was compiled for a Template; None if its records are no flows."""
         known = self._rows_by_identity.get(id(template))
         if known is not None:  # the Template is held there, so that its identity is no other's
             return known[1]

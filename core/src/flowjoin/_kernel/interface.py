@@ -127,6 +127,11 @@ class KernelStatistics:
 class Kernel(Protocol):
     """Bytes in, batches out."""
 
+    @property
+    def flows_per_slice(self) -> int:
+        """How many flows one ``expire`` may look at and still give the thread back within a slice."""
+        ...
+
     def ingest(
         self, messages: Sequence[bytes | memoryview], sessions: Sequence[TransportSession], now: float
     ) -> IngestResult:

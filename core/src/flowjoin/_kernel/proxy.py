@@ -16,7 +16,7 @@ from flowjoin._kernel.intake import DataSet, Intake, Notices
 from flowjoin._kernel.interface import CompilePlan, IngestResult, KernelLimits, KernelStatistics
 from flowjoin._kernel.original_exporters import NO_IPV4, NO_IPV6, OriginalExporters
 from flowjoin._kernel.plain_times import PlainTimes
-from flowjoin._kernel.python_kernel import DUE_ROWS
+from flowjoin._kernel.python_kernel import DUE_ROWS, FLOWS_PER_SLICE
 from flowjoin._kernel.rows import Row, RowReader, positions_of
 from flowjoin._kernel.tally import Tally, add_bounded
 from flowjoin._model.element_registry import ElementRegistry
@@ -72,6 +72,8 @@ class _Rows:
 
 class ProxyKernel:
     """Passes records on; the flow table's calls find nothing. See ``interface.Kernel``."""
+
+    flows_per_slice: Final = FLOWS_PER_SLICE
 
     def __init__(
         self,

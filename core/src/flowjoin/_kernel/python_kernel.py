@@ -34,9 +34,10 @@ from flowjoin._model.template import Template
 from flowjoin._model.transport_session import TransportSession
 from flowjoin.wire.decoder import Decoder
 
-__all__ = ["DUE_ROWS", "PythonKernel"]
+__all__ = ["DUE_ROWS", "FLOWS_PER_SLICE", "PythonKernel"]
 
 DUE_ROWS: Final = 4_096  # rows that wait beside the table: as many should not wait for the next tick
+FLOWS_PER_SLICE: Final = 128  # some 40 µs a flow: 5 ms
 _TIMES: Final = {"flowStartSeconds", "flowEndSeconds"}
 
 
@@ -65,6 +66,8 @@ class _Rows:
 
 class PythonKernel:
     """Joins and merges flows; see ``interface.Kernel``."""
+
+    flows_per_slice: Final = FLOWS_PER_SLICE
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
 from flowjoin._pipeline.figures import PipelineFigures
-from flowjoin._pipeline.kernel_factory import make_kernel
+from flowjoin._pipeline.kernel_factory import form_of, make_kernel
 from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
 from flowjoin._telemetry.logs import Logs
@@ -47,10 +47,16 @@ def run_program(
     directory = find_directory(bound.config.state_directory, environment)
     with open_state(directory) as state:
         log = logs.logger(component="core")
-        log.info("starting", version=__version__, instance=state.instance_id, epoch=state.epoch)
+        form = environment.get("FLOWJOIN_KERNEL", "auto")
+        log.info(
+            "starting",
+            version=__version__,
+            kernel=form_of(bound, form),
+            instance=state.instance_id,
+            epoch=state.epoch,
+        )
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
-        form = environment.get("FLOWJOIN_KERNEL", "auto")
         out = sys.stderr if errors is None else errors
         running: list[Pipeline] = []
         try:

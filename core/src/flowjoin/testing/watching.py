@@ -54,9 +54,12 @@ def _descriptors() -> Iterator[tuple[str, str]]:
         return
     for link in Path("/proc/self/fd").iterdir():
         try:
-            yield link.name, os.readlink(link)  # noqa: PTH115 - the text, which need not be a path
+            target = os.readlink(link)  # noqa: PTH115 - the text, which need not be a path
         except FileNotFoundError:
             continue  # the descriptor that listed the directory
+        # A database engine in this process measures its own pool of threads; it opens these when a thread begins.
+        if not target.startswith(f"/proc/{os.getpid()}/task/"):
+            yield link.name, target
 
 
 class CancelAt(trio.abc.Instrument):

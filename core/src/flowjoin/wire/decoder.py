@@ -39,7 +39,7 @@ from flowjoin.wire.sequence import SequenceTracker
 from flowjoin.wire.template_records import CompiledTemplate, Mode, TemplateReader, record_end
 from flowjoin.wire.template_store import TemplateStore
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "SessionState"]
 
 IPFIX_VERSION: Final = 10
 _MESSAGE_HEADER: Final = struct.Struct(">HHIII")
@@ -49,12 +49,17 @@ _TEMPLATE_SET, _OPTIONS_TEMPLATE_SET = 2, 3
 _FIRST_DATA_SET: Final = 256  # RFC 7011 section 3.3.2
 
 
-class _Session:
-    """What one Transport Session has told."""
+class SessionState:
+    """What one Transport Session has told.
 
-    __slots__ = ("held", "last_message", "sequences", "templates")
+    Attributes:
+        compiled: what another reader of the same session's plain Data Sets remembers of it.
+    """
+
+    __slots__ = ("compiled", "held", "last_message", "sequences", "templates")
 
     def __init__(self, templates: TemplateStore, held: HeldSets | None) -> None:
+        self.compiled: object = None
         self.templates = templates
         self.held = held  # None over ordered transports
         self.sequences: dict[int, SequenceTracker] = {}
@@ -66,7 +71,7 @@ class _Message:
 
     __slots__ = ("data", "events", "header", "now", "records", "session")
 
-    def __init__(self, data: bytes, header: MessageHeader, session: _Session, now: float) -> None:
+    def __init__(self, data: bytes, header: MessageHeader, session: SessionState, now: float) -> None:
         self.data = data
         self.header = header
         self.session = session
@@ -91,7 +96,7 @@ class Decoder:
         """
         self._limits = limits or DecoderLimits()
         self._reader = TemplateReader(registry, mode=mode, max_fields=self._limits.fields_per_template)
-        self._sessions: dict[TransportSession, _Session] = {}
+        self._sessions: dict[TransportSession, SessionState] = {}
         self._held_octets = Budget(self._limits.held_octets)
         self._fields = Budget(self._limits.fields)
         self._domains = Budget(self._limits.domains)
@@ -142,6 +147,15 @@ class Decoder:
             self._next_expiry = now + self._shortest_life
         return message.events
 
+    @property
+    def templates_expired(self) -> int:
+        """Templates that ended because they were not sent again in time, so far."""
+        return self._templates_expired
+
+    def state_of(self, session: TransportSession) -> SessionState | None:
+        """What is known of a session; None if it has no state (yet, or any more)."""
+        return self._sessions.get(session)
+
     def close_session(self, session: TransportSession) -> None:
         """Forget a session: its Templates, its sequence, its held data. Unknown ones are no fault."""
         state = self._sessions.pop(session, None)
@@ -187,14 +201,14 @@ class Decoder:
             templates_expired=self._templates_expired,
         )
 
-    def _open_session(self, session: TransportSession) -> _Session | None:
+    def _open_session(self, session: TransportSession) -> SessionState | None:
         limits = self._limits
         if len(self._sessions) >= limits.sessions:
             return None
         if session.is_ordered:
-            state = _Session(TemplateStore(self._fields, limit=limits.templates_per_session), None)
+            state = SessionState(TemplateStore(self._fields, limit=limits.templates_per_session), None)
         else:
-            state = _Session(
+            state = SessionState(
                 TemplateStore(self._fields, limit=limits.templates_per_session, lifetime=limits.template_lifetime),
                 HeldSets(self._held_octets, limit=limits.held_octets_per_session),
             )
@@ -314,19 +328,24 @@ class Decoder:
                 message.events.append(_records_dropped(compiled, held.offset + fault))
 
     def _follow_sequence(self, message: _Message) -> None:
-        sequences, domain = message.session.sequences, message.header.observation_domain_id
+        domain = message.header.observation_domain_id
+        lost = self.follow_sequence(message.session, domain, message.header.sequence_number, message.records)
+        if lost:
+            message.events.append(SequenceGap(ObservationDomainId(domain), lost))
+
+    def follow_sequence(self, state: SessionState, domain: int, sequence_number: int, records: int | None) -> int:
+        """Take a Message's sequence number and Data Records; give the records newly lost."""
+        sequences = state.sequences
         tracker = sequences.get(domain)
         if tracker is None:
             if len(sequences) >= self._limits.domains_per_session:
                 del sequences[next(iter(sequences))]
             elif not self._domains.take(1):
-                return
+                return 0
             tracker = sequences[domain] = SequenceTracker()
         elif len(sequences) > 1:
             sequences[domain] = sequences.pop(domain)  # at the end: the first is the one quiet longest
-        lost = tracker.receive(message.header.sequence_number, message.records)
-        if lost:
-            message.events.append(SequenceGap(ObservationDomainId(domain), lost))
+        return tracker.receive(sequence_number, records)
 
 
 def _short_header(data: bytes) -> DecodeError:

@@ -49,8 +49,12 @@ class TemplateStore:
 
     def get(self, key: TemplateKey, now: float) -> CompiledTemplate | None:
         """The Template in force."""
-        entry = self._entries.get(key)
+        entry = self.entry(key)
         return entry[0] if entry is not None and now < entry[1] else None
+
+    def entry(self, key: TemplateKey) -> tuple[CompiledTemplate, float] | None:
+        """A Template and when it ends, which may have been; good until a Message or ``expire`` changes the store."""
+        return self._entries.get(key)
 
     def define(self, key: TemplateKey, compiled: CompiledTemplate, now: float) -> bool:
         """Put a Template in force from now on, in place of an earlier one; False (and none) without room."""

@@ -1,0 +1,311 @@
+"""A connection to the table: blocking, called from one worker thread at a time.
+
+clickhouse-connect speaks to the server. It repeats an INSERT by itself when a connection ends early, unless the body
+can be sent only once: ours always is such a body, so that whether to repeat is the lane's business alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import ssl
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import clickhouse_connect
+import lz4.frame  # type: ignore[import-untyped]  # it has no stubs
+from clickhouse_connect.driver import httputil
+from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
+
+from flowjoin.api import ConfigError, ElementRegistry, RetryableExportError
+from flowjoin_clickhouse._columns import insert_columns
+from flowjoin_clickhouse._config import ClickHouseConfig
+from flowjoin_clickhouse._encode import Buffer
+from flowjoin_clickhouse._errors import RefusedError, SchemaError, is_about_rows, one_line
+from flowjoin_clickhouse._schema import (
+    add_columns,
+    create_database,
+    create_table,
+    create_views,
+    quoted,
+    set_window,
+)
+from flowjoin_clickhouse._sockets import InterruptiblePool
+from flowjoin_clickhouse._url import EmbeddedDestination, HttpDestination
+from flowjoin_clickhouse._windows import TABLES_QUERY, TableName, TableRow, Windows, is_merge_tree, windows_of
+
+__all__ = ["Connection", "Target", "refuse_missing_engine"]
+
+_MISSING_CREDENTIALS: Final = "DatabaseURL, Username or Password missing in ClickHouse config"
+_NO_DATABASE: Final = 81
+_NO_TABLE: Final = 60
+_MUST_ALLOW_WRITE: Final = frozenset({"ALIAS", "MATERIALIZED"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table as it was found.
+
+    Attributes:
+        columns: those that can be inserted.
+        windows: whether a repeated insert is recognised.
+        added_columns: made just now.
+        version: the server's.
+    """
+
+    columns: frozenset[str]
+    windows: Windows
+    added_columns: tuple[str, ...]
+    version: str
+
+
+def refuse_missing_engine(config: ClickHouseConfig) -> None:
+    """See to it that the embedded engine is installed where the URL asks for it.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if isinstance(config.destination, EmbeddedDestination) and importlib.util.find_spec("chdb") is None:
+        problem = "chdb:// needs the embedded engine: pip install 'flowjoin-clickhouse[embedded]'"
+        raise ConfigError(problem, path="databaseURL")
+
+
+class Connection:
+    """One client, opened anew after each failure."""
+
+    def __init__(self, config: ClickHouseConfig, *, compatibility: str, registry: ElementRegistry) -> None:
+        self._config = config
+        self._compatibility = compatibility
+        self._registry = registry
+        self._client: Client | None = None
+        self._pool: InterruptiblePool | None = None
+        self._is_http = isinstance(config.destination, HttpDestination)
+
+    @property
+    def may_stall(self) -> bool:
+        """Whether a call waits for somebody else, so that whoever waits for it may leave."""
+        return self._is_http
+
+    def open(self) -> Target:
+        """Connect, and see to it that the table can take rows.
+
+        Raises:
+            RetryableExportError: it cannot now; SchemaError where the table is at fault.
+        """
+        try:
+            self._client = self._connect()
+            return self._prepared(self._client)
+        except (ClickHouseError, OSError) as exc:
+            raise _not_now(exc, str(self._config.destination)) from exc
+
+    def insert(self, block: Sequence[Buffer], columns: Sequence[str], token: str) -> int:
+        """Insert one block; gives the octets that were sent.
+
+        Args:
+            token: names the rows, for ever; empty means that they have no name and must not be compared.
+
+        Raises:
+            RefusedError: the server will not take these rows together.
+            RetryableExportError: the server cannot take them now, or nobody knows whether it did.
+        """
+        client = self._client
+        assert client is not None, "it was opened"
+        data = b"".join(block)
+        compression = None
+        if self._is_http and self._config.compress:
+            data, compression = lz4.frame.compress(data), "lz4"
+        try:
+            client.raw_insert(
+                quoted(self._config.database, self._config.table),
+                column_names=columns,
+                insert_block=_once(data),
+                settings=self._insert_settings(client, token),
+                fmt="Native",
+                compression=compression,
+            )
+        except (ClickHouseError, OSError) as exc:
+            if is_about_rows(getattr(exc, "code", None), str(exc)):
+                raise RefusedError(one_line(str(exc))) from exc
+            raise _not_now(exc, str(self._config.destination)) from exc
+        return len(data)
+
+    def interrupt(self) -> None:
+        """End a call that is under way, from another thread."""
+        if self._pool is not None:
+            self._pool.interrupt()
+
+    def close(self) -> None:
+        """Close what is open."""
+        client, self._client = self._client, None
+        pool, self._pool = self._pool, None
+        if client is not None:
+            with suppress(ClickHouseError, OSError):  # nothing is lost with a connection that is given up
+                client.close()
+        if pool is not None:
+            pool.close()
+
+    def _connect(self) -> Client:
+        config, destination = self._config, self._config.destination
+        if isinstance(destination, EmbeddedDestination):
+            try:
+                return clickhouse_connect.get_client(interface="chdb", path=destination.path or ":memory:")
+            except ClickHouseError as exc:
+                hint = "one process at a time can have a directory open, and one directory a process"
+                raise RetryableExportError(f"{destination}: {one_line(str(exc))}; {hint}") from exc
+        username, password = self._credentials()
+        self._pool = InterruptiblePool(self._manager(destination))
+        client = clickhouse_connect.get_client(
+            interface="https" if destination.is_tls else "http",
+            host=destination.host,
+            port=destination.port,
+            username=username,
+            password=password,
+            compress=False,  # for answers, which are small; what we insert we compress ourselves
+            connect_timeout=int(config.connect_timeout),
+            send_receive_timeout=int(config.timeout),
+            query_retries=0,
+            autogenerate_session_id=False,
+            pool_mgr=self._pool.manager,
+            client_name="flowjoin",
+        )
+        client.http_retries = 0  # type: ignore[attr-defined]  # of the HTTP client that get_client gave
+        return client
+
+    def _credentials(self) -> tuple[str, str]:
+        config = self._config
+        try:
+            username = "default" if config.username is None else config.username.reveal()
+            password = "" if config.password is None else config.password.reveal()
+        except ConfigError as exc:
+            raise RetryableExportError(f"{_MISSING_CREDENTIALS}: {exc.problem}") from None
+        if not username or (config.password is not None and not password):
+            raise RetryableExportError(f"{_MISSING_CREDENTIALS}: one of them is empty")
+        return username, password
+
+    def _manager(self, destination: HttpDestination) -> Any:  # urllib3's, whose options are not typed
+        tls, scheme = self._config.tls, "https" if destination.is_tls else "http"
+        proxy = httputil.check_env_proxy(scheme, destination.host, destination.port)
+        options: dict[str, Any] = {"https_proxy" if destination.is_tls else "http_proxy": proxy} if proxy else {}
+        if destination.is_tls:
+            options["verify"] = not tls.insecure_skip_verify
+            if tls.server_name:
+                options["server_hostname"] = tls.server_name
+                if not tls.insecure_skip_verify:
+                    options["assert_hostname"] = tls.server_name
+            if tls.ca is not None:
+                _refuse_bad_authorities(str(tls.ca))
+                options["ca_cert"] = str(tls.ca)
+        return httputil.get_pool_manager(**options)
+
+    def _prepared(self, client: Client) -> Target:
+        config, table = self._config, (self._config.database, self._config.table)
+        rows = self._tables(client)
+        if config.may_create and table not in rows:
+            self._create_table(client)
+            rows = self._tables(client)
+        kinds = self._columns(client)
+        columns = {name for name, kind in kinds.items() if kind not in _MUST_ALLOW_WRITE}
+        wanted = (*insert_columns(self._compatibility), *config.elements)
+        missing = tuple(name for name in dict.fromkeys(wanted) if name not in columns)
+        engine = rows[table].engine if table in rows else ""
+        may_alter = config.may_create and is_merge_tree(engine)
+        if missing and not may_alter:
+            raise SchemaError(self._what_is_missing(missing, engine), missing=missing)
+        if missing:
+            client.command(add_columns(*table, missing, self._registry), use_database=False)
+        if may_alter and config.schema.views:
+            absent = {name: each for name, each in create_views(*table, config.schema) if (table[0], name) not in rows}
+            for statement in absent.values():
+                client.command(statement, use_database=False)
+            rows = self._tables(client) if absent else rows
+        defaults = self._window_defaults(client)
+        windows = windows_of(table, rows.values(), defaults)
+        if config.may_create and config.schema.deduplication_window and windows.can_be_set:
+            for each in windows.can_be_set:
+                client.command(set_window(*each, config.schema.deduplication_window), use_database=False)
+            windows = windows_of(table, self._tables(client).values(), defaults)
+        return Target(
+            columns=frozenset(columns.union(missing)),
+            windows=windows,
+            added_columns=missing,
+            version=str(client.server_version),
+        )
+
+    def _create_table(self, client: Client) -> None:
+        config = self._config
+        client.command(create_database(config.database), use_database=False)
+        statement = create_table(
+            config.database,
+            config.table,
+            config.schema,
+            compatibility=self._compatibility,
+            elements=config.elements,
+            registry=self._registry,
+        )
+        client.command(statement, use_database=False)
+
+    def _what_is_missing(self, missing: Sequence[str], engine: str) -> str:
+        table = f"{self._config.database}.{self._config.table}"
+        if self._config.may_create:
+            help_ = f"a {engine} table is not changed by createSchema; add them there and in the tables behind it"
+        else:
+            help_ = "add them with ALTER TABLE, or write createSchema: true"
+        return f"the table {table} has no columns {', '.join(missing)}; {help_}"
+
+    def _columns(self, client: Client) -> dict[str, str]:
+        config = self._config
+        table = quoted(config.database, config.table)
+        try:
+            result = _rows(client, f"DESCRIBE TABLE {table}")
+        except ClickHouseError as exc:
+            if getattr(exc, "code", None) not in (_NO_DATABASE, _NO_TABLE):
+                raise
+            help_ = "create it, or write createSchema: true"
+            raise SchemaError(f"there is no table {config.database}.{config.table}; {help_}") from exc
+        return {str(row[0]): str(row[2]) for row in result}
+
+    @staticmethod
+    def _tables(client: Client) -> dict[TableName, TableRow]:
+        return {
+            (database, name): TableRow(database, name, uuid, engine, full, create, tuple(map(tuple, dependents)))
+            for database, name, uuid, engine, full, create, dependents in _rows(client, TABLES_QUERY)
+        }
+
+    @staticmethod
+    def _window_defaults(client: Client) -> dict[str, int]:
+        query = "SELECT name, value FROM system.merge_tree_settings WHERE name LIKE '%replicated_deduplication_window'"
+        return {str(name): int(value) for name, value in _rows(client, query)}
+
+    def _insert_settings(self, client: Client, token: str) -> dict[str, Any]:
+        wanted: dict[str, Any] = {
+            "async_insert": 0,  # an acknowledgement means that the rows are in the table
+            # Rows without a name are not compared: two flows may be alike in every column.
+            "insert_deduplicate": int(bool(token)),
+            "deduplicate_insert": "enable" if token else "disable",  # which newer servers ask instead
+            "deduplicate_blocks_in_dependent_materialized_views": 1,  # so that a view missed by a crash gets its rows
+        }
+        settings = {name: value for name, value in wanted.items() if name in client.server_settings}
+        return settings | ({"insert_deduplication_token": token} if token else {})
+
+
+def _once(data: bytes) -> Generator[bytes, None, None]:
+    yield data
+
+
+def _rows(client: Client, query: str) -> Sequence[Sequence[Any]]:
+    return client.query(query, use_none=False).result_rows
+
+
+def _refuse_bad_authorities(path: str) -> None:
+    try:
+        ssl.create_default_context(cafile=path)
+    except ssl.SSLError as exc:
+        raise RetryableExportError(f"failed to add the custom CA certificate: {path} is no PEM file") from exc
+    except OSError as exc:
+        raise RetryableExportError(f"error when reading custom CA certificate: {path}: {exc.strerror}") from exc
+
+
+def _not_now(exc: Exception, place: str) -> RetryableExportError:
+    return RetryableExportError(f"{place}: {one_line(str(exc))}")

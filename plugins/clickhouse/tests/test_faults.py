@@ -1,0 +1,380 @@
+"""Whatever the server does, rows in are rows out: nothing lost, nothing doubled where windows are.
+
+The test plays the lane: the same batch comes again after each RetryableExportError, and never after anything else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from clickhouse_process import ClickHouseProcess, require_engine, wait_until
+
+from flowjoin.api import ConfigError, Exporter, FlowBatch, PermanentExportError, RetryableExportError, Secret
+from flowjoin.testing.batches import numbered_flows, plain_flows
+from flowjoin.testing.context import RecordingContext
+from flowjoin_clickhouse import ClickHouseConfig, SchemaConfig, TlsConfig
+from flowjoin_clickhouse._exporter import open_clickhouse
+
+DATA = Path(__file__).parent / "data"
+MOST_ATTEMPTS = 20
+
+
+@pytest.fixture
+def config(server: ClickHouseProcess, database: str, password: str) -> ClickHouseConfig:
+    return ClickHouseConfig(
+        database_url=server.url,
+        database=database,
+        password=Secret("env", "CH_PASSWORD"),
+        create_schema=True,
+        timeout=60.0,
+        schema=SchemaConfig(ttl=0.0),
+    )
+
+
+def context() -> RecordingContext:
+    return RecordingContext(name="clickhouse")
+
+
+async def deliver(exporter: Exporter, batch: FlowBatch, *, between: Callable[[], None] = lambda: None) -> list[str]:
+    """What the lane does; gives the problems on the way."""
+    problems: list[str] = []
+    for _ in range(MOST_ATTEMPTS):
+        try:
+            await exporter.export(batch)
+        except RetryableExportError as exc:
+            problems.append(str(exc))
+            between()
+        else:
+            return problems
+    raise AssertionError(f"not delivered after {MOST_ATTEMPTS} attempts: {problems[-1]}")
+
+
+def sums(server: ClickHouseProcess, database: str) -> list[int]:
+    """Rows and octets in the table, and what the four views made of them."""
+    table = f"{database}.flows"
+    (table_row,) = server.query(f"SELECT count(), sum(octetDeltaCount) FROM {table}")
+    views = [
+        server.query(f"SELECT sum(octetDeltaCount) FROM {table}_{view}_view")[0][0]
+        for view in ("pod", "node", "policy", "minute")
+    ]
+    minutes = server.query(f"SELECT sum(flows) FROM {table}_minute_view")[0][0]
+    return [int(value) for value in (*table_row, *views, minutes)]
+
+
+def expected(batches: list[FlowBatch]) -> list[int]:
+    rows = sum(map(len, batches))
+    octets = sum(int(value) for batch in batches for value in batch.column("octetDeltaCount"))
+    return [rows, octets, octets, octets, octets, octets, rows]
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "busy": {"status": 503, "code": 202, "message": "Too many simultaneous queries"},
+    "too many parts": {"code": 252, "message": "Too many parts (300). Merges are processing significantly slower"},
+    "out of memory": {"code": 241, "message": "Memory limit exceeded"},
+    "disk full": {"code": 243, "message": "Cannot reserve 1.00 MiB, not enough space"},
+    "read-only server": {"code": 164, "message": "Cannot execute query in readonly mode"},
+    "read-only table": {"code": 242, "message": "Table is in readonly mode"},
+    "timed out inside": {"code": 159, "message": "Timeout exceeded"},
+    "an error of another kind": {"code": 49, "message": "Logical error"},
+    "a proxy's error": {"status": 502, "code": 0, "message": "Bad gateway"},
+    "dropped before": {"drop": "before"},
+    "dropped in the middle": {"drop": "middle"},
+    "dropped after the commit": {"drop": "after"},
+    "slower than the timeout": {"delay": 1.5},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+async def test_rows_in_are_rows_out_under_each_fault(
+    server: ClickHouseProcess, config: ClickHouseConfig, fault: dict[str, Any]
+) -> None:
+    batches = [numbered_flows(50, first=50 * number).with_id(f"instance/lane/1/{number}") for number in range(2)]
+    ctx = context()
+    is_slow = "delay" in fault
+    config = dataclasses.replace(config, timeout=1.0 if is_slow else 60.0)
+    async with open_clickhouse(config, ctx) as exporter:
+        await deliver(exporter, batches[0])
+        for batch in batches[1:]:
+            server.arm(match="INSERT INTO", times=2, **fault)
+            problems = await deliver(exporter, batch)
+            # A busy machine may be too slow once more than it was told to be.
+            assert len(problems) >= 2 if is_slow else len(problems) == 2, problems
+            assert all(server.url in problem for problem in problems)
+    # An insert that was answered too late is still under way in the server: the answer comes when it is done.
+    wait_until(lambda: sums(server, config.database) == expected(batches))
+    assert ctx.counters["rows_delivered"].value == 100
+
+
+@pytest.mark.slow
+async def test_killed_in_mid_insert_and_restarted_each_row_is_there_once(
+    tmp_path: Path, config: ClickHouseConfig, password: str
+) -> None:
+    require_engine()
+    server = ClickHouseProcess(tmp_path / "data", password=password)
+    with server.running():
+        config = dataclasses.replace(config, database_url=server.url, timeout=30.0)
+        batches = [
+            numbered_flows(3000, first=3000 * number).with_id(f"instance/lane/1/{number}") for number in range(8)
+        ]
+        kills = 0
+        async with open_clickhouse(config, context()) as exporter:
+            await deliver(exporter, plain_flows(1).with_id("first"))
+
+            def restart() -> None:
+                nonlocal kills
+                if not server.is_running:
+                    server.wait()
+                    server.start()
+                    kills += 1
+
+            for number, batch in enumerate(batches):
+                server.arm(match="INSERT INTO", kill=0.006 * number)
+                await deliver(exporter, batch, between=restart)
+                restart()
+                # What is at the server before a crash is asked for again, as after a crash of our own.
+                await deliver(exporter, batch)
+        assert kills >= 4, "the server was killed in the middle of too few inserts to say anything"
+        whole = expected([*batches, plain_flows(1)])
+        assert sums(server, config.database) == whole
+
+
+async def test_a_server_that_is_absent_at_start_is_found_when_it_comes(
+    tmp_path: Path, config: ClickHouseConfig, password: str
+) -> None:
+    require_engine()
+    server = ClickHouseProcess(tmp_path / "data", password=password)
+    with server.running():
+        server.kill()
+        config = dataclasses.replace(config, database_url=server.url)
+        batch = numbered_flows(5).with_id("a")
+        async with open_clickhouse(config, context()) as exporter:
+            problems = await deliver(exporter, batch, between=lambda: server.is_running or server.start())
+        assert len(problems) == 1
+        assert sums(server, config.database) == expected([batch])
+
+
+async def test_a_plain_table_of_antreas_is_said_to_be_at_least_once_and_doubles(
+    server: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    windowless = dataclasses.replace(config, schema=SchemaConfig(deduplication_window=0, ttl=0.0, views=False))
+    ctx = context()
+    batch = numbered_flows(5).with_id("a")
+    async with open_clickhouse(windowless, ctx) as exporter:
+        server.arm(match="INSERT INTO", drop="after")
+        assert len(await deliver(exporter, batch)) == 1
+    (line,) = [line for line in ctx.log.lines if line.event == "table_opened"]
+    assert (line.level, line.facts["promise"]) == ("warning", "at least once on this table")
+    assert line.facts["without_window"] == [f"{config.database}.flows"]
+    assert server.query(f"SELECT count() FROM {config.database}.flows") == [[10]]
+
+
+async def test_create_schema_gives_an_existing_table_and_its_view_their_windows(
+    server: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    name = config.database
+    server.command(f"CREATE DATABASE {name}")
+    server.command(f"CREATE TABLE {name}.flows (flowEndSeconds DateTime) ENGINE = MergeTree ORDER BY flowEndSeconds")
+    server.command(f"CREATE TABLE {name}.mine (n UInt64) ENGINE = MergeTree ORDER BY n")
+    server.command(f"CREATE MATERIALIZED VIEW {name}.v TO {name}.mine AS SELECT count() AS n FROM {name}.flows")
+    ctx = context()
+    batch = numbered_flows(5).with_id("a")
+    async with open_clickhouse(dataclasses.replace(config, schema=SchemaConfig(views=False)), ctx) as exporter:
+        server.arm(match="INSERT INTO", drop="after")
+        await deliver(exporter, batch)
+    assert [line.facts["promise"] for line in ctx.log.lines if line.event == "table_opened"] == ["exactly once"]
+    (added,) = [line.facts["columns"] for line in ctx.log.lines if line.event == "columns_added"]
+    assert isinstance(added, list)
+    assert len(added) == 50
+    assert server.query(f"SELECT sum(n), count() FROM {name}.mine") == [[5, 1]]
+    assert server.query(f"SELECT count(), max(sourcePodName) != '' FROM {name}.flows") == [[5, 1]]
+
+
+async def test_missing_columns_are_named_once_and_rows_wait_until_they_are_there(
+    server: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    ctx = context()
+    async with open_clickhouse(config, context()) as exporter:
+        await deliver(exporter, numbered_flows(1).with_id("a"))
+    name = config.database
+    for view in ("pod", "node", "policy", "minute"):
+        server.command(f"DROP VIEW {name}.flows_{view}_view")
+    server.command(f"ALTER TABLE {name}.flows DROP COLUMN egressNodeName, DROP COLUMN tcpState")
+    fixed = dataclasses.replace(config, create_schema=False)
+    async with open_clickhouse(fixed, ctx) as exporter:
+        problems = await deliver(
+            exporter,
+            numbered_flows(1).with_id("b"),
+            between=lambda: server.command(
+                f"ALTER TABLE {name}.flows ADD COLUMN egressNodeName String, ADD COLUMN tcpState String"
+            ),
+        )
+    assert problems == [
+        f"the table {name}.flows has no columns tcpState, egressNodeName; "
+        "add them with ALTER TABLE, or write createSchema: true"
+    ]
+    (line,) = [line for line in ctx.log.lines if line.level == "error"]
+    assert (line.event, line.facts["missing_columns"]) == ("table_not_usable", ["tcpState", "egressNodeName"])
+    assert server.query(f"SELECT count() FROM {name}.flows") == [[2]]
+
+
+async def test_a_column_that_is_dropped_while_running_is_named_at_the_next_attempt(
+    server: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    config = dataclasses.replace(config, schema=SchemaConfig(views=False))
+    ctx = context()
+    name = config.database
+    async with open_clickhouse(config, context()) as exporter:
+        await deliver(exporter, numbered_flows(1).with_id("a"))
+    async with open_clickhouse(dataclasses.replace(config, create_schema=False), ctx) as exporter:
+        await deliver(exporter, numbered_flows(1).with_id("b"))
+        server.command(f"ALTER TABLE {name}.flows DROP COLUMN tcpState")
+        for _ in range(2):
+            with pytest.raises(RetryableExportError) as caught:
+                await exporter.export(numbered_flows(1).with_id("c"))
+        assert "tcpState" in str(caught.value)
+
+
+async def test_an_unknown_table_and_a_wrong_password_wait_for_the_operator(
+    server: ClickHouseProcess, config: ClickHouseConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = numbered_flows(3).with_id("a")
+    async with open_clickhouse(dataclasses.replace(config, create_schema=False), context()) as exporter:
+        with pytest.raises(RetryableExportError, match=rf"there is no table {config.database}\.flows; create it"):
+            await exporter.export(batch)
+    right = config.password.reveal() if config.password else ""
+    monkeypatch.setenv("CH_PASSWORD", "wrong-horse")
+    ctx = context()
+    async with open_clickhouse(config, ctx) as exporter:
+        assert [line.event for line in ctx.log.lines] == ["server_not_reached"]
+        problems = await deliver(exporter, batch, between=lambda: monkeypatch.setenv("CH_PASSWORD", right))
+        assert len(problems) == 1
+        assert "Authentication failed" in problems[0]
+        assert "wrong-horse" not in problems[0]
+        monkeypatch.delenv("CH_PASSWORD")
+        await exporter.export(numbered_flows(1).with_id("b"))  # a connection that stands needs no password again
+        server.arm(match="INSERT INTO", drop="before")
+        with pytest.raises(RetryableExportError):
+            await exporter.export(numbered_flows(1).with_id("c"))
+        with pytest.raises(RetryableExportError, match="Username or Password missing in ClickHouse"):
+            await exporter.export(numbered_flows(1).with_id("c"))
+    assert server.query(f"SELECT count() FROM {config.database}.flows") == [[4]]
+
+
+async def test_rows_that_the_table_refuses_are_found_and_the_others_are_delivered(
+    server: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    ctx = context()
+    async with open_clickhouse(config, ctx) as exporter:
+        await deliver(exporter, numbered_flows(1).with_id("a"))
+        server.command(f"ALTER TABLE {config.database}.flows ADD CONSTRAINT c CHECK sourceTransportPort != 1100")
+        batch = numbered_flows(200).with_id("b")
+        for _ in range(2):  # as after a crash: what was delivered before stays single
+            with pytest.raises(PermanentExportError) as caught:
+                await exporter.export(batch)
+            assert caught.value.rows == (76,)
+    rows, *_ = sums(server, config.database)
+    assert rows == 200
+    assert ctx.counters["rows_refused"].value == 2
+
+
+async def test_a_batch_that_is_refused_row_by_row_ends_after_a_bounded_search(
+    server: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    config = dataclasses.replace(config, schema=SchemaConfig(views=False))
+    async with open_clickhouse(config, context()) as exporter:
+        await deliver(exporter, numbered_flows(1).with_id("a"))
+        server.command(f"ALTER TABLE {config.database}.flows ADD CONSTRAINT c CHECK sourceTransportPort = 1")
+        with pytest.raises(PermanentExportError) as caught:
+            await exporter.export(numbered_flows(1000).with_id("b"))
+    assert caught.value.rows == tuple(range(1000))
+
+
+async def test_more_partitions_than_one_insert_may_have_are_inserted_in_parts(
+    server: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    days = [86400 * day for day in range(300)]
+    batch = numbered_flows(300).with_columns({"flowEndSeconds": days}).with_id("a")
+    config = dataclasses.replace(config, timeout=60.0, schema=SchemaConfig(ttl=0.0, views=False))
+    async with open_clickhouse(config, context()) as exporter:
+        for _ in range(2):
+            await exporter.export(batch)
+    assert server.query(f"SELECT count() FROM {config.database}.flows") == [[300]]
+
+
+@pytest.mark.parametrize("tls", ["verified", "unverified"])
+async def test_tls_with_an_own_authority_or_without_verification(
+    tmp_path: Path, config: ClickHouseConfig, password: str, tls: str
+) -> None:
+    require_engine()
+    certificate = DATA / "server.pem"
+    server = ClickHouseProcess(tmp_path / "data", password=password, certificate=certificate, key=DATA / "server.key")
+    with server.running():
+        settings = TlsConfig(ca=certificate) if tls == "verified" else TlsConfig(insecure_skip_verify=True)
+        config = dataclasses.replace(
+            config, database_url=f"tls://127.0.0.1:{server.port}", http_port=server.port, tls=settings
+        )
+        batch = numbered_flows(5).with_id("a")
+        ctx = context()
+        async with open_clickhouse(config, ctx) as exporter:
+            await deliver(exporter, batch)
+        assert sums(server, config.database) == expected([batch])
+        said = [line.event for line in ctx.log.lines if line.level == "warning"]
+        assert said == ["native_protocol_replaced", *["certificate_not_verified"] * (tls == "unverified")]
+        async with open_clickhouse(dataclasses.replace(config, tls=TlsConfig()), context()) as exporter:
+            with pytest.raises(RetryableExportError, match=r"(?i)certificate"):
+                await exporter.export(batch)
+
+
+async def test_a_custom_authority_is_read_at_each_connection(tmp_path: Path, config: ClickHouseConfig) -> None:
+    file = tmp_path / "ca.crt"
+    config = dataclasses.replace(config, database_url="https://127.0.0.1:1", tls=TlsConfig(ca=file))
+    async with open_clickhouse(config, context()) as exporter:
+        with pytest.raises(RetryableExportError, match="error when reading custom CA certificate"):
+            await exporter.export(numbered_flows(1))
+        file.write_text("no certificate")
+        with pytest.raises(RetryableExportError, match="failed to add the custom CA certificate"):
+            await exporter.export(numbered_flows(1))
+        file.write_bytes((DATA / "server.pem").read_bytes())
+        with pytest.raises(RetryableExportError, match=r"(?i)refused"):
+            await exporter.export(numbered_flows(1))
+
+
+async def test_a_stalled_insert_ends_at_once_when_it_is_cancelled(
+    server: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    config = dataclasses.replace(config, timeout=300.0)
+    async with open_clickhouse(config, context()) as exporter:
+        await deliver(exporter, numbered_flows(1).with_id("a"))
+        server.arm(match="INSERT INTO", delay=3)
+        before = trio.current_time()
+        with trio.move_on_after(0.3):
+            await exporter.export(numbered_flows(1).with_id("b"))
+        assert trio.current_time() - before < 2
+
+
+async def test_an_unknown_element_is_a_configuration_error(config: ClickHouseConfig) -> None:
+    with pytest.raises(ConfigError, match="there is no Information Element 'octetCount'"):
+        async with open_clickhouse(dataclasses.replace(config, elements=("octetCount",)), context()):
+            pass
+
+
+@pytest.mark.parametrize("compress", [True, False])
+async def test_extra_elements_become_columns(
+    server: ClickHouseProcess, config: ClickHouseConfig, compress: bool
+) -> None:
+    config = dataclasses.replace(
+        config, compress=compress, elements=("ingressInterface", "destinationServiceIPv4", "bgpSourceAsNumber")
+    )
+    async with open_clickhouse(config, context()) as exporter:
+        await exporter.export(plain_flows(2).with_id("a"))
+        await exporter.export(numbered_flows(1).with_id("b"))
+    rows = server.query(
+        "SELECT ingressInterface, toString(destinationServiceIPv4), bgpSourceAsNumber,"
+        f" toTypeName(destinationServiceIPv4) FROM {config.database}.flows ORDER BY ingressInterface DESC"
+    )
+    assert rows == [[2, "0.0.0.0", 0, "IPv4"], [2, "0.0.0.0", 0, "IPv4"], [0, "10.10.2.10", 0, "IPv4"]]

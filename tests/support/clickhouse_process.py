@@ -1,0 +1,127 @@
+"""Runs the stand-in for a ClickHouse server as a process, which can be killed and started again."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import os
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_PROGRAM = Path(__file__).with_name("clickhouse_stand_in.py")
+
+
+def require_engine() -> None:
+    """Skip where the engine is not installed; with FLOWJOIN_REQUIRE_REAL and a ``.ci/installed`` naming it, fail."""
+    if importlib.util.find_spec("chdb") is not None:
+        return
+    reason = "ClickHouse's engine is not installed: pip install 'flowjoin-clickhouse[embedded]'"
+    installed = Path(__file__).parents[2] / ".ci" / "installed"
+    if (
+        os.environ.get("FLOWJOIN_REQUIRE_REAL") == "1"
+        and installed.exists()
+        and "chdb" in installed.read_text().split()
+    ):
+        pytest.fail(reason)
+    pytest.skip(reason, allow_module_level=True)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Ask again until it is so, or 30 seconds are over."""
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not become so within 30 s"
+        time.sleep(0.05)
+
+
+class ClickHouseProcess:
+    """One server on a directory; it keeps its port over restarts.
+
+    Attributes:
+        url: of its HTTP interface.
+    """
+
+    def __init__(
+        self, path: Path, *, password: str = "", certificate: Path | None = None, key: Path | None = None
+    ) -> None:
+        self._path = path
+        self._password = password
+        self._tls = (certificate, key)
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+        self.url = ""
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        command = [sys.executable, str(_PROGRAM), "--path", str(self._path), "--port", str(self.port)]
+        command += ["--password", self._password]
+        if self._tls[0]:
+            command += ["--certificate", str(self._tls[0]), "--key", str(self._tls[1])]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("READY "), f"the stand-in did not start: {line!r}"
+        self.url = line.split()[1]
+        self.port = int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """SIGKILL, as the kernel does it when memory runs out."""
+        assert self._process is not None
+        self._process.kill()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until it is gone."""
+        assert self._process is not None
+        self._process.wait(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @contextmanager
+    def running(self) -> Iterator[ClickHouseProcess]:
+        """Start it, and stop it in the end whatever happened."""
+        self.start()
+        try:
+            yield self
+        finally:
+            if self._process is not None:
+                self.kill()
+
+    def arm(self, **fault: Any) -> None:
+        """Arm a fault; see the stand-in for what there is."""
+        self._post("/__fault", json.dumps(fault).encode())
+
+    def query(self, statement: str) -> list[list[Any]]:
+        """Rows of a SELECT."""
+        answer = json.loads(self._post("/", f"{statement} FORMAT JSONCompact".encode()))
+        rows: list[list[Any]] = answer["data"]
+        return rows
+
+    def command(self, statement: str) -> None:
+        """A statement without an answer."""
+        self._post("/", statement.encode())
+
+    def _post(self, path: str, body: bytes) -> bytes:
+        token = base64.b64encode(f"default:{self._password}".encode()).decode()
+        request = urllib.request.Request(self.url + path, body, {"Authorization": f"Basic {token}"})
+        context = None
+        if self.url.startswith("https"):
+            context = ssl.create_default_context(cafile=str(self._tls[0]))
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+            data: bytes = answer.read()
+            return data
