@@ -31,6 +31,10 @@ from flowjoin.api._settings import Duration
 __all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
 
 _TLS_UNAVAILABLE: Final = "TLS collectors are not available in this version; use tcp or udp"
+_API_OPEN: Final = (
+    "the HTTP API has no authentication yet, so it listens on this machine alone; "
+    "write an address such as 127.0.0.1:10348, or none"
+)
 _TRANSPORTS: Final[dict[str, CollectorProtocol | None]] = {"tls": "tls", "tcp": "tcp", "udp": "udp", "none": None}
 # dataclasses with Antrea's keys: it ignores an unknown key, and fills an empty text with the default
 _ANTREAS: Final = frozenset(
@@ -257,6 +261,9 @@ class _Loading:
             if collector.protocol == "tls":
                 path = f"collectors[{index}].protocol" if self._given("collectors") else "aggregatorTransportProtocol"
                 return self._error(_TLS_UNAVAILABLE, path)
+        api = config.api_server.endpoint
+        if api is not None and not api.is_loopback:
+            return self._error(_API_OPEN, "apiServer.address")
         return None
 
     def _unique_names(self, key: str, entries: Iterable[PluginEntry | Any]) -> None:

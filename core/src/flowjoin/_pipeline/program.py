@@ -15,7 +15,9 @@ from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig
 from flowjoin._kernel.interface import RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
+from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
+from flowjoin._pipeline.figures import PipelineFigures
 from flowjoin._pipeline.kernel_factory import form_of, make_kernel
 from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.spool.places import orphan_spools
@@ -125,7 +127,10 @@ async def _main(
         await nursery.start(watch_signals, stop, pipeline.log)
         if memory is not None:
             nursery.start_soon(memory.keep, name="templates")
-        outcome = await run_pipeline(pipeline, bound.config, stop, companions=companions)
+        figures = PipelineFigures(pipeline, bound.config)
+        log = logs.logger(component="api")
+        await nursery.start(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        outcome = await run_pipeline(pipeline, bound.config, stop, companions=(*companions, figures.while_ready))
         nursery.cancel_scope.cancel()
     if memory is not None:
         await memory.save()
