@@ -31,6 +31,9 @@ from flowjoin.api._settings import Duration
 __all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
 
 _TLS_UNAVAILABLE: Final = "TLS collectors are not available in this version; use tcp or udp"
+_DEFAULT_UNAVAILABLE: Final = (
+    "is not given, and its default, tls, is not available in this version; use tcp or udp, or give collectors"
+)
 _TRANSPORTS: Final[dict[str, CollectorProtocol | None]] = {"tls": "tls", "tcp": "tcp", "udp": "udp", "none": None}
 # dataclasses with Antrea's keys: it ignores an unknown key, and fills an empty text with the default
 _ANTREAS: Final = frozenset(
@@ -255,8 +258,10 @@ class _Loading:
     def _unavailable(self, config: Config) -> ConfigError | None:
         for index, collector in enumerate(config.collectors):
             if collector.protocol == "tls":
-                path = f"collectors[{index}].protocol" if self._given("collectors") else "aggregatorTransportProtocol"
-                return self._error(_TLS_UNAVAILABLE, path)
+                if self._given("collectors"):
+                    return self._error(_TLS_UNAVAILABLE, f"collectors[{index}].protocol")
+                said = self._given("aggregatorTransportProtocol")
+                return self._error(_TLS_UNAVAILABLE if said else _DEFAULT_UNAVAILABLE, "aggregatorTransportProtocol")
         return None
 
     def _unique_names(self, key: str, entries: Iterable[PluginEntry | Any]) -> None:
