@@ -25,4 +25,5 @@ extensions = cythonize(
 for extension in extensions:
     extension.optional = True  # here: cythonize makes extensions anew, without it
 
-setup(ext_modules=extensions)
+# Extensions build beside one another: whoever installs waits for the longest alone.
+setup(ext_modules=extensions, options={"build_ext": {"parallel": True}})

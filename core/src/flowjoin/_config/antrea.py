@@ -303,6 +303,7 @@ def _s3_uploader(section: Section) -> dict[str, Plain]:
     return {
         "bucketName": values.bucket_name,
         "bucketPrefix": values.bucket_prefix,
+        "layout": "antrea",
         "region": values.region,
         "compress": values.compress,
         "maxRecordsPerFile": values.max_records_per_file or 1_000_000,
