@@ -221,12 +221,18 @@ def test_the_demo_shows_joined_flows_and_ends_with_0(run: Run) -> None:
     assert "exporter terminal" in program.text
 
 
-@pytest.mark.parametrize("arguments", [(), ("-c", "x.yaml", "--demo")])
-def test_it_must_be_said_what_to_run(run: Run, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "write -c FILE to run a configuration, or --demo\n"),
+        (("-c", "x.yaml", "--demo"), "write -c FILE to run a configuration, or --demo; not both\n"),
+    ],
+)
+def test_it_must_be_said_what_to_run(run: Run, arguments: tuple[str, ...], problem: str) -> None:
     program = run(*arguments)
 
     assert program.finish() == 2
-    assert "write -c FILE" in program.text
+    assert problem in program.text
 
 
 PIPED = """collectors: [{protocol: tcp, address: "127.0.0.1:0"}]
