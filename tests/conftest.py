@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from compiled_kernel import require_compiled_kernel
 from hypothesis import HealthCheck, settings
 
 # A shell ignores SIGINT for what it runs in the background, and so would every program that the tests start and
@@ -31,6 +32,16 @@ def _installed_by_setup() -> set[str]:
     """The programs that .ci/setup says are there."""
     listing = Path(os.environ.get("FLOWJOIN_INSTALLED", REPOSITORY / ".ci" / "installed"))
     return set(listing.read_text(encoding="utf-8").split()) if listing.exists() else set()
+
+
+@pytest.fixture(params=["python", "compiled"])
+def kernel_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test with either form of the kernel."""
+    form: str = request.param
+    if form == "compiled":
+        require_compiled_kernel()
+    monkeypatch.setenv("FLOWJOIN_KERNEL", form)
+    return form
 
 
 @pytest.fixture(scope="session")

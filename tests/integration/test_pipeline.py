@@ -542,10 +542,10 @@ async def test_a_bug_of_the_core_ends_the_run(autojump_clock, tmp_path, monkeypa
     ):
         async with bench.running() as pipeline:
 
-            def broken(*_: object) -> None:
+            async def broken(*_: object) -> None:
                 raise AssertionError("bug")
 
-            monkeypatch.setattr(pipeline.kernel, "tick", broken)
+            monkeypatch.setattr(pipeline.aggregation, "expire", broken)
             await trio.sleep(5)
     assert plugins.exporters["one"].closed == 1
 

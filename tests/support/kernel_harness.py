@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ class Harness:
         is_enriched: bool = False,
         is_proxy: bool = False,
         cluster_id: str = "cluster",
+        form: str | None = None,
     ) -> None:
         registry: ElementRegistry = default_registry().extended(elements)
         schemas = build_schemas(registry, extra=extra)
@@ -62,6 +64,7 @@ class Harness:
             cluster_id=cluster_id,
             is_enriched=is_enriched,
             is_proxy=is_proxy,
+            form=form or os.environ.get("FLOWJOIN_KERNEL", "auto"),
         )
 
     @property

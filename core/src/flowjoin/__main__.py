@@ -16,7 +16,6 @@ from flowjoin._model.errors import BindError, ConfigError, DestinationError, Plu
 
 __all__ = ["main"]
 
-_KERNEL_FORM: Final = "python"  # the only form this version has
 _EXPECTED: Final = (CommandError, ConfigError, PluginError, BindError, DestinationError, KeyboardInterrupt)
 
 
@@ -29,9 +28,16 @@ class _Version(argparse.Action):
 
 
 def version_line() -> str:
-    """What runs here: ``flowjoin 0.1.0, kernel python, CPython 3.11.2``."""
+    """What runs here: ``flowjoin 0.1.0, kernel compiled, CPython 3.11.2``.
+
+    Raises:
+        ConfigError: ``FLOWJOIN_KERNEL`` names a form that is not at hand.
+    """
+    from flowjoin._kernel.creation import kernel_form  # here: no other command needs it to find its way
+
+    form = kernel_form(os.environ.get("FLOWJOIN_KERNEL", "auto"))
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    return f"flowjoin {__version__}, kernel {_KERNEL_FORM}, {python}"
+    return f"flowjoin {__version__}, kernel {form}, {python}"
 
 
 def main(argv: Sequence[str] | None = None, *, commands: Sequence[Command] = COMMANDS) -> int:

@@ -7,12 +7,16 @@ import trio
 import trio.testing
 from pipeline_fakes import batch_of, cancelled_at_step, numbers_of
 
-from flowjoin._aggregator.process import FLOWS_PER_SLICE, Aggregation
+from flowjoin._aggregator.process import Aggregation
 from flowjoin._model.flow_batch import FlowBatch
+
+FLOWS_PER_SLICE = 128
 
 
 class FakeKernel:
     """Flows are numbers with a time at which they are due."""
+
+    flows_per_slice = FLOWS_PER_SLICE
 
     def __init__(self, due: dict[int, float]) -> None:
         self.due = due

@@ -89,7 +89,9 @@ def test_wrong_usage_is_exit_code_2(
 
 def test_version_names_the_kernels_form_and_python(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
-    assert re.fullmatch(r"flowjoin \d+\.\d+\.\d+\S*, kernel python, \w+ 3\.\d+\.\d+\S*\n", capsys.readouterr().out)
+    assert re.fullmatch(
+        r"flowjoin \d+\.\d+\.\d+\S*, kernel (python|compiled), \w+ 3\.\d+\.\d+\S*\n", capsys.readouterr().out
+    )
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,8 @@ from flowjoin._kernel import KernelLimits
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._model.information_element import DataType, ElementId, EnterpriseNumber, InformationElement, MergeRule
 
+pytestmark = pytest.mark.usefixtures("kernel_form")
+
 SHORT = KernelLimits(active_timeout=0.1, idle_timeout=0.15)
 KEY = FlowKey(source="10.0.0.1", destination="10.0.0.2", protocol_identifier=6, source_port=1234, destination_port=5678)
 DROP, REJECT = 2, 3

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-import pytest
+import sys
 
-from flowjoin._kernel import Kernel, KernelLimits, create_kernel
+import pytest
+from compiled_kernel import require_compiled_kernel
+
+from flowjoin._kernel import Kernel, KernelLimits, create_kernel, kernel_form
 from flowjoin._kernel.proxy import ProxyKernel
 from flowjoin._kernel.python_kernel import PythonKernel
 from flowjoin._model.errors import ConfigError
@@ -25,16 +28,36 @@ def create(*, form: str = "auto", limits: KernelLimits | None = None, is_proxy: 
     )
 
 
+def test_the_plain_form_is_always_there() -> None:
+    assert isinstance(create(form="python"), PythonKernel)
+    assert kernel_form("python") == "python"
+
+
+def test_the_compiled_form_is_taken_where_it_is_built() -> None:
+    require_compiled_kernel()
+    from flowjoin._kernel._compiled import CompiledKernel
+
+    for form in ("auto", "compiled"):
+        assert isinstance(create(form=form), CompiledKernel)
+        assert kernel_form(form) == "compiled"
+
+
 @pytest.mark.parametrize("form", ["auto", "python"])
-def test_the_form_at_hand_is_the_plain_one(form: str) -> None:
-    assert isinstance(create(form=form), PythonKernel)
+def test_proxy_mode_has_one_form(form: str) -> None:
     assert isinstance(create(form=form, is_proxy=True), ProxyKernel)
 
 
-@pytest.mark.parametrize("form", ["compiled", "rust"])
-def test_a_form_that_is_not_there_is_refused(form: str) -> None:
-    with pytest.raises(ConfigError, match=form):
-        create(form=form)
+def test_without_the_compiled_form_auto_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flowjoin._kernel._compiled", None)
+    assert isinstance(create(form="auto"), PythonKernel)
+    assert kernel_form("auto") == "python"
+    with pytest.raises(ConfigError, match="no C compiler"):
+        create(form="compiled")
+
+
+def test_a_form_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="rust"):
+        create(form="rust")
 
 
 @pytest.mark.parametrize(

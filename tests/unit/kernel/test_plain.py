@@ -13,6 +13,8 @@ from flowjoin._kernel import KernelLimits, original_exporters
 from flowjoin._model.flow_key import FlowKey
 from flowjoin._model.information_element import DataType, ElementId, EnterpriseNumber, InformationElement, MergeRule
 
+pytestmark = pytest.mark.usefixtures("kernel_form")
+
 EXPORTED = 1_700_000_000
 NAMES = [
     "sourceIPv4Address",

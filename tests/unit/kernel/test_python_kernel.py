@@ -17,6 +17,8 @@ from flowjoin._model.reasons import Reason
 from flowjoin._model.schemas import build_schemas
 from flowjoin.wire import default_registry
 
+pytestmark = pytest.mark.usefixtures("kernel_form")
+
 EXTERNAL: Record = S1 | {"flowType": 3}  # ready at once
 
 

@@ -13,7 +13,6 @@ from flowjoin._model.flow_batch import FlowBatch
 __all__ = ["Aggregation"]
 
 TICK_SECONDS = 1.0
-FLOWS_PER_SLICE = 128  # some 40 µs a flow in the plain-Python kernel: 5 ms
 
 
 class Aggregation:
@@ -68,7 +67,7 @@ class Aggregation:
         """
         await self._wait_room()
         while (due := self._kernel.next_expiry()) is not None and due <= now:
-            for batch in self._kernel.expire(now, FLOWS_PER_SLICE):
+            for batch in self._kernel.expire(now, self._kernel.flows_per_slice):
                 self._deliver(batch)
             if self._after_slice is not None:
                 self._after_slice(now)

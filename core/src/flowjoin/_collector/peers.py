@@ -26,7 +26,11 @@ def peer_text(host: str) -> str:
 
 
 class PeerSessions:
-    """Gives the session of a datagram's sender."""
+    """Gives the session of a datagram's sender.
+
+    Attributes:
+        generation: another one when each session must be asked for again, to be heard in this period.
+    """
 
     def __init__(self, *, local: str, local_port: int, limit: int, period: float, now: float) -> None:
         self._local = local
@@ -34,6 +38,7 @@ class PeerSessions:
         self._limit = limit
         self._period = period
         self._turn_at = now + period
+        self.generation = 0
         self._young: dict[Any, TransportSession] = {}  # keyed by the socket's own address tuples
         self._old: dict[Any, TransportSession] = {}
 
@@ -66,4 +71,5 @@ class PeerSessions:
         # After more than a period without any datagram nobody was heard in the last one.
         self._old = self._young if now < self._turn_at + self._period else {}
         self._young = {}
+        self.generation += 1
         self._turn_at = now + self._period

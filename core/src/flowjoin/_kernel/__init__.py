@@ -1,6 +1,6 @@
 """Bytes to flow table to batches: one interface, in more than one form."""
 
-from flowjoin._kernel.creation import KernelForm, create_kernel
+from flowjoin._kernel.creation import KernelForm, create_kernel, kernel_form
 from flowjoin._kernel.interface import CompilePlan, IngestResult, Kernel, KernelLimits, KernelStatistics
 
 __all__ = [
@@ -11,4 +11,5 @@ __all__ = [
     "KernelLimits",
     "KernelStatistics",
     "create_kernel",
+    "kernel_form",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from flowjoin._kernel.interface import CompilePlan, Kernel, KernelLimits
 from flowjoin._kernel.proxy import ProxyKernel
@@ -11,9 +11,50 @@ from flowjoin._model.errors import ConfigError
 from flowjoin._model.schemas import FlowSchemas
 from flowjoin.wire.decoder import Decoder
 
-__all__ = ["KernelForm", "create_kernel"]
+__all__ = ["KernelForm", "create_kernel", "kernel_form"]
 
-KernelForm: TypeAlias = Literal["auto", "python", "compiled"]
+KernelForm: TypeAlias = Literal["python", "compiled"]
+
+_NOT_BUILT: Final = "this installation has no compiled kernel, as there was no C compiler; use auto or python"
+
+
+def kernel_form(wanted: str) -> KernelForm:
+    """The form that ``create_kernel`` takes for ``auto``, ``compiled`` or ``python``.
+
+    Raises:
+        ConfigError: the form is unknown or not at hand.
+    """
+    match wanted:
+        case "python":
+            return "python"
+        case "auto":
+            return "python" if _compiled_kernel() is None else "compiled"
+        case "compiled":
+            if _compiled_kernel() is None:
+                raise ConfigError(f"FLOWJOIN_KERNEL=compiled: {_NOT_BUILT}")
+            return "compiled"
+    raise ConfigError(f"FLOWJOIN_KERNEL={wanted}: no such form; use auto, compiled or python")
+
+
+class _MakeKernel(Protocol):
+    def __call__(
+        self,
+        *,
+        decoder: Decoder,
+        compile_plan: CompilePlan,
+        schemas: FlowSchemas,
+        limits: KernelLimits,
+        cluster_id: str = "",
+        is_enriched: bool = False,
+    ) -> Kernel: ...
+
+
+def _compiled_kernel() -> _MakeKernel | None:
+    try:
+        from flowjoin._kernel._compiled import CompiledKernel
+    except ImportError:  # it was not built
+        return None
+    return CompiledKernel
 
 
 def create_kernel(
@@ -37,22 +78,24 @@ def create_kernel(
         cluster_id: of flows whose records bring none.
         is_enriched: whether enrichers are configured: rows are offered apart until ``store_enriched``.
         is_proxy: Proxy mode: records pass, none is joined.
-        form: ``auto`` takes the fastest at hand; what ``FLOWJOIN_KERNEL`` says.
+        form: ``auto`` takes the fastest at hand; what ``FLOWJOIN_KERNEL`` says. Proxy mode, which stores
+            nothing, has one form only.
 
     Raises:
         ConfigError: the form is unknown or not at hand, or a limit leaves no room at all.
     """
     limits = limits or KernelLimits()
-    if form == "compiled":
-        raise ConfigError("FLOWJOIN_KERNEL=compiled: this build has no compiled kernel; use auto or python")
-    if form not in ("auto", "python"):
-        raise ConfigError(f"FLOWJOIN_KERNEL={form}: no such form; use auto, compiled or python")
+    taken = kernel_form(form)
     if limits.flows < 1:
         raise ConfigError("one flow at least must find room", path="limits.flows")
     if limits.active_timeout <= 0 or limits.idle_timeout <= 0:
         raise ConfigError("the timeouts of flows must be longer than nothing")
-    kind = ProxyKernel if is_proxy else PythonKernel
-    return kind(
+    make: _MakeKernel = PythonKernel
+    if is_proxy:
+        make = ProxyKernel
+    elif taken == "compiled":
+        make = _compiled_kernel() or PythonKernel
+    return make(
         decoder=decoder,
         compile_plan=compile_plan,
         schemas=schemas,

@@ -78,6 +78,8 @@ class Intake(Generic[RowsT]):
     ) -> None:
         """Take the decoder, and what is made of a Template: its plan, then what the kernel wants of the plan."""
         self._decoder = decoder
+        self.remembered_templates = decoder.remembered_templates
+        self.remember_templates = decoder.remember_templates
         self._compile_plan = compile_plan
         self._compile_rows = compile_rows
         self._tally = tally
@@ -105,7 +107,7 @@ class Intake(Generic[RowsT]):
         for event in self._decoder.receive_message(message, session, now):
             match event:
                 case DataSetReceived():
-                    rows = self._rows_of(event.template)
+                    rows = self.rows_of(event.template)
                     if rows is None:
                         self._option_records += len(event.records)
                         self._init_times.note(session, event)
@@ -156,6 +158,7 @@ class Intake(Generic[RowsT]):
             messages=self._messages,
             octets=self._octets,
             templates=self._templates,
+            templates_remembered=decoded.templates_remembered,
             option_records=self._option_records,
             sets_without_template=self._sets_without_template,
             sets_held=self._sets_held,
@@ -185,7 +188,18 @@ class Intake(Generic[RowsT]):
             http_vals_replaced=tally.http_vals_replaced,
         )
 
-    def _rows_of(self, template: Template) -> RowsT | None:
+    def init_time_of(self, session: TransportSession, domain: int) -> int:
+        """When a session's original exporter started, as an options record of the domain said; 0 without one."""
+        return self._init_times.of(session, domain)
+
+    def count(self, messages: int, octets: int, sequence_lost: int) -> None:
+        """Count Messages that were read elsewhere."""
+        self._messages += messages
+        self._octets += octets
+        self._sequence_lost += sequence_lost
+
+    def rows_of(self, template: Template) -> RowsT | None:
+        """What was compiled for a Template; None if its records are no flows."""
         known = self._rows_by_identity.get(id(template))
         if known is not None:  # the Template is held there, so that its identity is no other's
             return known[1]

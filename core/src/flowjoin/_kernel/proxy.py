@@ -16,7 +16,7 @@ from flowjoin._kernel.intake import DataSet, Intake, Notices
 from flowjoin._kernel.interface import CompilePlan, IngestResult, KernelLimits, KernelStatistics
 from flowjoin._kernel.original_exporters import NO_IPV4, NO_IPV6, OriginalExporters
 from flowjoin._kernel.plain_times import PlainTimes
-from flowjoin._kernel.python_kernel import DUE_ROWS
+from flowjoin._kernel.python_kernel import DUE_ROWS, FLOWS_PER_SLICE
 from flowjoin._kernel.rows import Row, RowReader, positions_of
 from flowjoin._kernel.tally import Tally, add_bounded
 from flowjoin._model.element_registry import ElementRegistry
@@ -32,6 +32,7 @@ from flowjoin._model.transport_session import TransportSession
 from flowjoin.wire.decoder import Decoder
 from flowjoin.wire.events import MessageHeader
 from flowjoin.wire.records import carries_octets
+from flowjoin.wire.remembered import RememberedTemplate
 
 __all__ = ["ProxyKernel"]
 
@@ -72,6 +73,8 @@ class _Rows:
 
 class ProxyKernel:
     """Passes records on; the flow table's calls find nothing. See ``interface.Kernel``."""
+
+    flows_per_slice: Final = FLOWS_PER_SLICE
 
     def __init__(
         self,
@@ -140,6 +143,12 @@ class ProxyKernel:
 
     def tick(self, now: float) -> Sequence[TransportSession]:
         return self._intake.tick(now)
+
+    def remembered_templates(self, now: float) -> Sequence[RememberedTemplate]:
+        return self._intake.remembered_templates(now)
+
+    def remember_templates(self, templates: Sequence[RememberedTemplate], now: float) -> int:
+        return self._intake.remember_templates(templates, now)
 
     def statistics(self) -> KernelStatistics:
         return self._intake.statistics(held=len(self._waiting), waiting=0, strings_dropped=0)

@@ -33,10 +33,12 @@ from flowjoin._model.schemas import FlowSchemas
 from flowjoin._model.template import Template
 from flowjoin._model.transport_session import TransportSession
 from flowjoin.wire.decoder import Decoder
+from flowjoin.wire.remembered import RememberedTemplate
 
-__all__ = ["DUE_ROWS", "PythonKernel"]
+__all__ = ["DUE_ROWS", "FLOWS_PER_SLICE", "PythonKernel"]
 
 DUE_ROWS: Final = 4_096  # rows that wait beside the table: as many should not wait for the next tick
+FLOWS_PER_SLICE: Final = 128  # some 40 µs a flow: 5 ms
 _TIMES: Final = {"flowStartSeconds", "flowEndSeconds"}
 
 
@@ -65,6 +67,8 @@ class _Rows:
 
 class PythonKernel:
     """Joins and merges flows; see ``interface.Kernel``."""
+
+    flows_per_slice: Final = FLOWS_PER_SLICE
 
     def __init__(
         self,
@@ -190,6 +194,12 @@ class PythonKernel:
 
     def tick(self, now: float) -> Sequence[TransportSession]:
         return self._intake.tick(now)
+
+    def remembered_templates(self, now: float) -> Sequence[RememberedTemplate]:
+        return self._intake.remembered_templates(now)
+
+    def remember_templates(self, templates: Sequence[RememberedTemplate], now: float) -> int:
+        return self._intake.remember_templates(templates, now)
 
     def statistics(self) -> KernelStatistics:
         return self._intake.statistics(

@@ -22,7 +22,11 @@ _FILLABLE: Final = {MergeRule.FIRST, MergeRule.LATEST, MergeRule.FILL}
 
 
 class EnrichedColumns:
-    """Columns by element name, one value a row."""
+    """Columns by element name, one value a row.
+
+    Attributes:
+        columns: where each element has its place, and its values as states have them.
+    """
 
     def __init__(self, layout: StateLayout, rows: int, columns: Mapping[str, Sequence[Value]]) -> None:
         """Check.
@@ -31,7 +35,7 @@ class EnrichedColumns:
             ValueError: a column of an element that flows have no place for, or that records alone tell, of
                 another length, or with a value that its element's data type does not have.
         """
-        self._columns: list[tuple[Place, list[Value]]] = []
+        self.columns: list[tuple[Place, list[Value]]] = []
         for name, values in columns.items():
             slot = layout.slots.get(name)
             if slot is None:
@@ -44,11 +48,11 @@ class EnrichedColumns:
             place = Place(0, slot)
             if name == "flowDirection":
                 place.zero = UNKNOWN_DIRECTION
-            self._columns.append((place, _stored(column)))
+            self.columns.append((place, _stored(column)))
 
     def fill(self, row: int, state: bytearray, strings: Strings) -> None:
         """Store one row's values where the flow's own are empty."""
-        for place, values in self._columns:
+        for place, values in self.columns:
             if place.is_empty(state):
                 place.write(state, values[row], strings)
 

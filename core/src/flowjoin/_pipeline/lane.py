@@ -205,8 +205,11 @@ class Lane:
         if self._store.current is not None:
             self._store.keep()
 
+    def _is_replaced(self) -> bool:
+        return self._successor is not None
+
     def _is_over(self) -> bool:
-        return self._successor is not None or (self._is_closing and not self._store.held)
+        return self._is_replaced() or (self._is_closing and not self._store.held)
 
     async def _deliver(self, exporter: Exporter) -> None:
         if not callable(getattr(exporter, "export", None)):
@@ -215,7 +218,7 @@ class Lane:
         self._log.info("exporter_opened")
         if not self._failing_batch:
             self._component.opened()
-        while self._successor is None:
+        while not self._is_replaced():
             await trio.lowlevel.checkpoint()
             is_last = self._is_closing  # it may be closed while the store looks
             part = await self._store.begin(self._clock(), flush=is_last)
@@ -223,7 +226,7 @@ class Lane:
                 await self._attempt(exporter, part)
             elif is_last:
                 return
-            elif self._successor is None and not self._is_closing:
+            elif not (self._is_replaced() or self._is_closing):
                 await self._wait_for_rows()
 
     async def _attempt(self, exporter: Exporter, part: Part) -> None:

@@ -18,6 +18,7 @@ __all__ = ["pipeline_metrics"]
 
 _GAUGES: Final = {
     "sequence_lost": "Data Records missing now, over all sessions.",
+    "templates_remembered": "Templates of an earlier run that were not sent again yet.",
     "flows_held": "Flows stored.",
     "flows_waiting": "Stored halves that wait for the other half.",
 }

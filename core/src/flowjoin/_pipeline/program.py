@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TextIO
@@ -12,15 +14,19 @@ import trio
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
+from flowjoin._kernel.interface import RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
+from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
 from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
-from flowjoin._pipeline.kernel_factory import make_kernel
+from flowjoin._pipeline.figures import PipelineFigures
+from flowjoin._pipeline.kernel_factory import form_of, make_kernel
 from flowjoin._pipeline.process import CLOSING_SECONDS, Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.reload import ConfigurationFile, Reloader
 from flowjoin._pipeline.spool.places import orphan_spools
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
+from flowjoin._pipeline.template_memory import TemplateMemory
 from flowjoin._pipeline.watchdog import Watchdog, plugin_package
 from flowjoin._telemetry.logs import Logs
 from flowjoin._telemetry.metrics import Metrics
@@ -53,13 +59,19 @@ def run_program(
     with open_state(directory) as state:
         log = logs.logger(component="core")
         raise_open_files(bound.config.limits.sessions, log)
-        log.info("starting", version=__version__, instance=state.instance_id, epoch=state.epoch)
+        form = environment.get("FLOWJOIN_KERNEL", "auto")
+        log.info(
+            "starting",
+            version=__version__,
+            kernel=form_of(bound, form),
+            instance=state.instance_id,
+            epoch=state.epoch,
+        )
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
         for name in orphan_spools(directory, {plugin.entry.name for plugin in bound.exporters}):
             problem = "no exporter has this name; flowjoin spool resend sends it to another"
             log.warning("spool_orphaned", spool=name, problem=problem)
-        form = environment.get("FLOWJOIN_KERNEL", "auto")
         out = sys.stderr if errors is None else errors
         running: list[Pipeline] = []
         early = EarlySignals()
@@ -118,6 +130,7 @@ async def _main(
         random=random.random,
         clock=trio.current_time,
     )
+    gc.freeze()  # what start-up made stays: the collector need not walk it again and again, ten milliseconds each time
     running.append(pipeline)  # for its books, whatever becomes of it
     stop = Stop()
     reloader = None if file is None else Reloader(file, pipeline)
@@ -129,6 +142,10 @@ async def _main(
         log=pipeline.log,
     )
     pipeline.allow = watchdog.allow
+    memory = None
+    if state.directory is not None and isinstance(kernel, RemembersTemplates):
+        memory = TemplateMemory(state.directory, kernel, log=pipeline.log, clock=trio.current_time, wall=time.time)
+        memory.restore()
     async with trio.open_nursery() as nursery:
         await nursery.start(
             partial(watch_signals, stop, pipeline.log, reload=None if reloader is None else reloader.wish)
@@ -137,8 +154,17 @@ async def _main(
             stop.wish()
         nursery.start_soon(watchdog.run, name="watchdog")
         nursery.start_soon(_bound_second_wish, stop, watchdog)
-        outcome = await run_pipeline(pipeline, bound.config, stop, companions=companions, reloader=reloader)
+        if memory is not None:
+            nursery.start_soon(memory.keep, name="templates")
+        figures = PipelineFigures(pipeline)
+        log = logs.logger(component="api")
+        await nursery.start(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        outcome = await run_pipeline(
+            pipeline, bound.config, stop, companions=(*companions, figures.while_ready), reloader=reloader
+        )
         nursery.cancel_scope.cancel()
+    if memory is not None:
+        await memory.save()
     return outcome
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["State", "existing_directory", "find_directory", "is_state_directory", "open_state"]
+__all__ = ["State", "existing_directory", "find_directory", "is_state_directory", "open_state", "write_durably"]
 
 _USUAL_PLACE = Path("/var/lib/flowjoin")
 _STATE_FILES = ("instance-id", "epoch")  # what lies at the top of each
@@ -154,7 +154,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _made_once(path: Path, fresh: str) -> str:
     if not path.exists():
-        _write_durably(path, fresh)
+        write_durably(path, f"{fresh}\n".encode())
     try:
         text = path.read_text(encoding="ascii").strip()
         uuid.UUID(text)
@@ -170,16 +170,16 @@ def _raised_epoch(path: Path) -> int:
         if not (text.isascii() and text.isdigit()):
             raise _damaged(path, "a number")
         epoch = int(text) + 1
-    _write_durably(path, str(epoch))
+    write_durably(path, f"{epoch}\n".encode())
     return epoch
 
 
-def _write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, octets: bytes) -> None:
     """Whole or not at all, and on the disk before we go on."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text + "\n")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(octets)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)

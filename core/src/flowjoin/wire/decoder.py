@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 from flowjoin._model.element_registry import ElementRegistry
@@ -20,6 +21,7 @@ from flowjoin._model.reasons import Reason
 from flowjoin._model.template import TemplateId
 from flowjoin._model.transport_session import ObservationDomainId, TransportSession
 from flowjoin.wire.budget import Budget
+from flowjoin.wire.encoder import encode_template_record
 from flowjoin.wire.events import (
     DataSetReceived,
     Event,
@@ -35,11 +37,12 @@ from flowjoin.wire.events import (
 )
 from flowjoin.wire.held import HeldSet, HeldSets
 from flowjoin.wire.limits import DecoderLimits, DecoderStatistics
+from flowjoin.wire.remembered import RememberedTemplate
 from flowjoin.wire.sequence import SequenceTracker
 from flowjoin.wire.template_records import CompiledTemplate, Mode, TemplateReader, record_end
-from flowjoin.wire.template_store import TemplateStore
+from flowjoin.wire.template_store import TemplateKey, TemplateStore
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "SessionState"]
 
 IPFIX_VERSION: Final = 10
 _MESSAGE_HEADER: Final = struct.Struct(">HHIII")
@@ -49,14 +52,20 @@ _TEMPLATE_SET, _OPTIONS_TEMPLATE_SET = 2, 3
 _FIRST_DATA_SET: Final = 256  # RFC 7011 section 3.3.2
 
 
-class _Session:
-    """What one Transport Session has told."""
+class SessionState:
+    """What one Transport Session has told.
 
-    __slots__ = ("held", "last_message", "sequences", "templates")
+    Attributes:
+        compiled: what another reader of the same session's plain Data Sets remembers of it.
+    """
+
+    __slots__ = ("compiled", "held", "last_message", "remembered", "sequences", "templates")
 
     def __init__(self, templates: TemplateStore, held: HeldSets | None) -> None:
+        self.compiled: object = None
         self.templates = templates
         self.held = held  # None over ordered transports
+        self.remembered: set[TemplateKey] = set()  # not sent again yet
         self.sequences: dict[int, SequenceTracker] = {}
         self.last_message = 0.0
 
@@ -66,7 +75,7 @@ class _Message:
 
     __slots__ = ("data", "events", "header", "now", "records", "session")
 
-    def __init__(self, data: bytes, header: MessageHeader, session: _Session, now: float) -> None:
+    def __init__(self, data: bytes, header: MessageHeader, session: SessionState, now: float) -> None:
         self.data = data
         self.header = header
         self.session = session
@@ -91,7 +100,7 @@ class Decoder:
         """
         self._limits = limits or DecoderLimits()
         self._reader = TemplateReader(registry, mode=mode, max_fields=self._limits.fields_per_template)
-        self._sessions: dict[TransportSession, _Session] = {}
+        self._sessions: dict[TransportSession, SessionState] = {}
         self._held_octets = Budget(self._limits.held_octets)
         self._fields = Budget(self._limits.fields)
         self._domains = Budget(self._limits.domains)
@@ -142,6 +151,15 @@ class Decoder:
             self._next_expiry = now + self._shortest_life
         return message.events
 
+    @property
+    def templates_expired(self) -> int:
+        """Templates that ended because they were not sent again in time, so far."""
+        return self._templates_expired
+
+    def state_of(self, session: TransportSession) -> SessionState | None:
+        """What is known of a session; None if it has no state (yet, or any more)."""
+        return self._sessions.get(session)
+
     def close_session(self, session: TransportSession) -> None:
         """Forget a session: its Templates, its sequence, its held data. Unknown ones are no fault."""
         state = self._sessions.pop(session, None)
@@ -175,26 +193,75 @@ class Decoder:
             self.close_session(session)
         return idle
 
+    def remembered_templates(self, now: float) -> list[RememberedTemplate]:
+        """The Templates of UDP sessions, to be kept for the next run."""
+        found: list[RememberedTemplate] = []
+        for session, state in self._sessions.items():
+            if state.held is None:
+                continue
+            for (version, domain, _), compiled, end in state.templates.items():
+                age = 0.0 if end == math.inf else max(0.0, now + self._limits.template_lifetime - end)
+                found.append(
+                    RememberedTemplate(
+                        session=session,
+                        observation_domain_id=domain,
+                        version=version,
+                        is_options=compiled.template.is_options,
+                        record=encode_template_record(compiled.template),
+                        age=age,
+                    )
+                )
+        return found
+
+    def remember_templates(self, templates: Iterable[RememberedTemplate], now: float) -> int:
+        """Put Templates of an earlier run in force, until they are sent again or grow too old; gives how many.
+
+        What cannot be read, is too old or finds no room is left out; so is what a session has said already.
+        """
+        count = 0
+        for each in sorted(templates, key=lambda template: -template.age):
+            if each.session.is_ordered or each.age >= self._limits.template_lifetime:
+                continue
+            record = each.record
+            if len(record) < 6 or record_end(record, 0, len(record), is_options=each.is_options) != len(record):
+                continue
+            try:
+                compiled = self._reader.read(record, 0, len(record), version=each.version, is_options=each.is_options)
+            except DecodeError:
+                continue
+            state = self._sessions.get(each.session) or self._open_session(each.session)
+            key = (each.version, each.observation_domain_id, int(compiled.template.template_id))
+            if state is None or state.templates.get(key, now) is not None:
+                continue
+            if key[2] < _FIRST_DATA_SET or not state.templates.define(key, compiled, now - each.age):
+                continue
+            state.last_message = now
+            state.remembered.add(key)
+            self._next_expiry = min(self._next_expiry, state.templates.next_end(), now + self._shortest_life)
+            count += 1
+        return count
+
     def statistics(self) -> DecoderStatistics:
         """What is held now."""
         held = [state.held for state in self._sessions.values() if state.held is not None]
         return DecoderStatistics(
             sessions=len(self._sessions),
             templates=sum(len(state.templates) for state in self._sessions.values()),
+            templates_remembered=sum(len(state.remembered) for state in self._sessions.values()),
             held_sets=sum(map(len, held)),
             held_octets=self._held_octets.taken,
             held_sets_expired=self._held_sets_expired,
             templates_expired=self._templates_expired,
         )
 
-    def _open_session(self, session: TransportSession) -> _Session | None:
+    def _open_session(self, session: TransportSession) -> SessionState | None:
         limits = self._limits
         if len(self._sessions) >= limits.sessions:
             return None
         if session.is_ordered:
-            state = _Session(TemplateStore(self._fields, limit=limits.templates_per_session), None)
+            state = SessionState(TemplateStore(self._fields, limit=limits.templates_per_session), None)
         else:
-            state = _Session(
+            state = SessionState(
                 TemplateStore(self._fields, limit=limits.templates_per_session, lifetime=limits.template_lifetime),
                 HeldSets(self._held_octets, limit=limits.held_octets_per_session),
             )
@@ -275,6 +342,7 @@ class Decoder:
                     raise DecodeError(Reason.TEMPLATE_TRUNCATED, offset=at, path=path)
                 compiled = self._reader.read(data, at, record_stop, version=version, is_options=is_options)
                 earlier = templates.get(key, message.now)
+                message.session.remembered.discard(key)
                 if not templates.define(key, compiled, message.now):
                     raise DecodeError(Reason.TEMPLATE_LIMIT, offset=at, path=path)
             except DecodeError as error:
@@ -314,19 +382,24 @@ class Decoder:
                 message.events.append(_records_dropped(compiled, held.offset + fault))
 
     def _follow_sequence(self, message: _Message) -> None:
-        sequences, domain = message.session.sequences, message.header.observation_domain_id
+        domain = message.header.observation_domain_id
+        lost = self.follow_sequence(message.session, domain, message.header.sequence_number, message.records)
+        if lost:
+            message.events.append(SequenceGap(ObservationDomainId(domain), lost))
+
+    def follow_sequence(self, state: SessionState, domain: int, sequence_number: int, records: int | None) -> int:
+        """Take a Message's sequence number and Data Records; give the records newly lost."""
+        sequences = state.sequences
         tracker = sequences.get(domain)
         if tracker is None:
             if len(sequences) >= self._limits.domains_per_session:
                 del sequences[next(iter(sequences))]
             elif not self._domains.take(1):
-                return
+                return 0
             tracker = sequences[domain] = SequenceTracker()
         elif len(sequences) > 1:
             sequences[domain] = sequences.pop(domain)  # at the end: the first is the one quiet longest
-        lost = tracker.receive(message.header.sequence_number, message.records)
-        if lost:
-            message.events.append(SequenceGap(ObservationDomainId(domain), lost))
+        return tracker.receive(sequence_number, records)
 
 
 def _short_header(data: bytes) -> DecodeError:

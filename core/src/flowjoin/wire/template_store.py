@@ -10,6 +10,7 @@ change costs no more than the octets that asked for it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from flowjoin.wire.budget import Budget
@@ -49,8 +50,12 @@ class TemplateStore:
 
     def get(self, key: TemplateKey, now: float) -> CompiledTemplate | None:
         """The Template in force."""
-        entry = self._entries.get(key)
+        entry = self.entry(key)
         return entry[0] if entry is not None and now < entry[1] else None
+
+    def entry(self, key: TemplateKey) -> tuple[CompiledTemplate, float] | None:
+        """A Template and when it ends, which may have been; good until a Message or ``expire`` changes the store."""
+        return self._entries.get(key)
 
     def define(self, key: TemplateKey, compiled: CompiledTemplate, now: float) -> bool:
         """Put a Template in force from now on, in place of an earlier one; False (and none) without room."""
@@ -91,6 +96,11 @@ class TemplateStore:
             self.remove(next(iter(self._entries)))
             count += 1
         return count
+
+    def items(self) -> Iterator[tuple[TemplateKey, CompiledTemplate, float]]:
+        """Every Template, the one that ends first at the beginning, with its end."""
+        for key, (compiled, end) in self._entries.items():
+            yield key, compiled, end
 
     def next_end(self) -> float:
         """When the next Template ends; infinite without one."""

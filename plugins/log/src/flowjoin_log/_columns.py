@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from flowjoin.api import ConfigError, DataType, ElementRegistry, FlowBatch, InformationElement
+from flowjoin.api.writers import Piece, rows_per_slice, write_rows
 from flowjoin.wire import text_of
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "cut_into_slices",
     "plain_text",
     "refuse_unknown_elements",
+    "written_lines",
 ]
 
 _FLOW: Final = (
@@ -101,6 +103,18 @@ def refuse_unknown_elements(names: Iterable[str], registry: ElementRegistry) -> 
 def cut_into_slices(batch: FlowBatch, rows: int) -> Iterable[FlowBatch]:
     """The batch in order, in batches of at most so many rows."""
     return (batch.slice(start, min(start + rows, len(batch))) for start in range(0, len(batch), rows))
+
+
+def written_lines(pieces: Sequence[Piece], rows: int, *, at_once: int) -> Iterable[bytes]:
+    """Whole lines in order, at most so many at once: between two chunks a file may be rotated."""
+    step = rows_per_slice(at_once)
+    for first in range(0, rows, step):
+        octets, ends = write_rows(pieces, rows, first, min(first + step, rows))
+        start = 0
+        for last in range(at_once, len(ends) + at_once, at_once):
+            end = ends[min(last, len(ends)) - 1]
+            yield octets[start:end]
+            start = end
 
 
 def plain_text(element: InformationElement, *, iso_times: bool) -> Callable[[object], str]:

@@ -518,3 +518,50 @@ async def test_dead_letters_are_bounded(tmp_path, autojump_clock) -> None:
     assert bench.books.dead_lettered == 200_000
     letters = tmp_path / "audit" / "dead-letters"
     assert sum(path.stat().st_size for path in letters.glob("*.ipfix")) <= 64 * 1024 * 1024
+
+
+async def test_a_batch_whose_line_a_failed_write_left_behind_is_delivered_once(tmp_path, autojump_clock) -> None:
+    disk = FaultyDisk()
+    exporter = MemoryExporter([for_ever])
+    bench = SpoolBench(
+        exporter.open,
+        tmp_path / "audit",
+        disk=disk,
+        sync="batch",
+        batching=Batching(records=1),
+        max_octets=16 * 1500,  # a few batches a segment, so that some are known by their index alone
+        memory_octets=3000,
+    )
+    is_held = True
+
+    async def hold(_batch: object) -> None:
+        while is_held:  # noqa: ASYNC110 - the test's clock jumps
+            await trio.sleep(1)
+
+    exporter.script = iter([hold] * 1000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(12):
+            disk.sync_fault = OSError(errno.EIO, "no") if number in (5, 6, 8) else None
+            bench.lane.offer(batch_of(number))
+            await trio.sleep(5)
+        is_held = False
+        await trio.sleep(5)
+        bench.lane.close()
+    assert flat(exporter) == list(range(12))
+    assert bench.books.damaged == 0
+
+
+async def test_an_old_segment_is_dropped_though_nothing_more_is_written(tmp_path, autojump_clock) -> None:
+    bench = SpoolBench(MemoryExporter([for_ever]).open, tmp_path / "audit", max_age=100.0, batching=Batching(records=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        bench.lane.offer(batch_of(1))
+        bench.lane.offer(batch_of(2))
+        await trio.sleep(200)
+        assert (bench.books.dropped, bench.books.held) == (1, 1)  # the first is with the exporter
+        assert bench.files == []
+        bench.lane.offer(batch_of(3))
+        await trio.sleep(1)
+        assert bench.books.spooled == 1
+        nursery.cancel_scope.cancel()

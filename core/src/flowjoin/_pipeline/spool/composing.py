@@ -18,7 +18,7 @@ from flowjoin._pipeline.spool.segment_format import FIRST_SCHEMA_ID, encode_open
 
 __all__ = ["Composer"]
 
-_SLICE_ROWS: Final = 512  # a few milliseconds
+_SLICE_ROWS: Final = 1024  # five milliseconds
 _LAST_SCHEMA_ID: Final = 65_535
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_schema import FlowSchema
@@ -34,6 +35,7 @@ class Segment:
         lane: in which lane; parts of their ids.
         last_at: when it was written to last, wall clock.
         is_open: it is still written to.
+        published: batches of ordinals below it count; what else its index may name does not.
         batches: not yet taken; None: on the disk only.
         held: of a segment in memory, the rows by ordinal.
     """
@@ -47,6 +49,7 @@ class Segment:
     octets: int = 0
     rows: int = 0
     is_open: bool = False
+    published: float = inf
     batches: deque[Batch] | None = field(default_factory=deque)
     schemas: dict[int, FlowSchema] = field(default_factory=dict)
     held: dict[int, FlowBatch] = field(default_factory=dict)

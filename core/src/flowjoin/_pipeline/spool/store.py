@@ -11,7 +11,6 @@ Invariant: rows put + rows restored = delivered + dead letters + dropped + held,
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,25 +22,23 @@ import trio
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
-from flowjoin._pipeline.lane_head import Head, Part
+from flowjoin._pipeline.lane_head import Part
 from flowjoin._pipeline.lane_queue import LaneBooks
-from flowjoin._pipeline.spool.cursor import Cursor, CursorFile
-from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS, DeadLetter, DeadLetters
+from flowjoin._pipeline.spool.cursor import CursorFile
+from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS, DeadLetters
+from flowjoin._pipeline.spool.delivery import Delivery, Ledger
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import Head as IndexHead
+from flowjoin._pipeline.spool.intake import Intake
 from flowjoin._pipeline.spool.read_cache import ReadCache
+from flowjoin._pipeline.spool.reader import SegmentReader
 from flowjoin._pipeline.spool.restoring import restore
-from flowjoin._pipeline.spool.row_layout import DamagedError
 from flowjoin._pipeline.spool.segments import (
-    SegmentFiles,
-    decode_slowly,
     list_segments,
-    load_index,
-    read_octets,
-    remove_segment,
 )
 from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
-from flowjoin._pipeline.spool.shelf import Segment, Shelf, Taken, batches_from
+from flowjoin._pipeline.spool.settling import Settlement
+from flowjoin._pipeline.spool.shelf import Segment, Shelf
 from flowjoin._pipeline.spool.threads import InThread, in_thread
 from flowjoin._pipeline.spool.writer import SpoolWriter
 from flowjoin.api._types import Batching, Logger
@@ -101,14 +98,14 @@ class SpoolStore:
         self._log = log
         self._wall = wall
         self._disk = disk or Disk()
-        self._cursor_file = CursorFile(self._disk, settings.directory)
-        self._cursor = self._cursor_file.restored
+        for folder in (settings.directory.parent, settings.directory.parent.parent):
+            self._disk.sync_directory(folder)  # a name that a loss of power takes would take the spool with it
+        cursor_file = CursorFile(self._disk, settings.directory)
+        cursor = cursor_file.restored
         self._found = list_segments(self._disk, settings.directory)
-        number = max(self._cursor.segment, self._found[-1].number if self._found else 0) + 1
+        number = max(cursor.segment, self._found[-1].number if self._found else 0) + 1
         self._own = IndexHead(instance_id, lane, number)
-        self._intake: deque[FlowBatch] = deque()
-        self._intake_octets = 0
-        self._restored_intake = 0  # the first so many are on the disk already
+        self._intake = Intake()
         self._shelf = Shelf()
         self._cache = ReadCache()
         self._writer = SpoolWriter(
@@ -127,21 +124,18 @@ class SpoolStore:
         )
         self._run = run
         self._clock = clock
-        self._head = Head()
-        self._taken: Taken | None = None  # what the head is made of
-        self._letters: list[DeadLetter] = []
-        self._dead_letters = DeadLetters(
+        self._letters = DeadLetters(
             self._disk, settings.directory / DEAD_LETTERS, settings.dead_letter_octets, self._own, wall
         )
-        self._doomed: list[SegmentFiles] = []
-        self._rows_in = self._restored = self._dropped = self._damaged = 0
+        self._settlement = Settlement(cursor_file, self._letters, self._disk, run=run, log=log)
+        reader = SegmentReader(self._disk, registry, run=run, component=component, log=log)
+        self._ledger = Ledger()
+        self._delivery = Delivery(self._shelf, self._cache, reader, self._settlement, self._ledger, log)
         self._is_wanted = self._is_flushing = self._is_ending = self._is_restored = False
-        self._is_cursor_stale = False
         self._has_changed = trio.Event()  # the settings
         self._work = trio.Event()
         self._progress = trio.Event()
         self._notify: Callable[[], None] = lambda: None
-        self._read_limiter = trio.CapacityLimiter(1)
         self._sync_limiter = trio.CapacityLimiter(1)
         component.opened()
 
@@ -151,8 +145,8 @@ class SpoolStore:
     def held(self) -> int:
         """Rows that wait, or are being exported."""
         writer = self._writer
-        rows = sum(map(len, self._intake)) + writer.open_rows + writer.closing_rows
-        return rows + self._shelf.rows + self._head.rows
+        rows = self._intake.rows + writer.open_rows + writer.closing_rows
+        return rows + self._shelf.rows + self._delivery.head.rows
 
     @property
     def is_full(self) -> bool:
@@ -166,7 +160,7 @@ class SpoolStore:
 
     @property
     def current(self) -> Part | None:
-        return self._head.current if self._head.is_exporting else None
+        return self._delivery.head.current if self._delivery.head.is_exporting else None
 
     @property
     def octets(self) -> int:
@@ -176,19 +170,18 @@ class SpoolStore:
     def books(self) -> LaneBooks:
         """A snapshot."""
         spooled = self._shelf.spooled_rows + self._writer.spooled_open_rows
-        spooled += sum(len(self._intake[index]) for index in range(self._restored_intake))
-        if self._taken is not None and self._taken.segment.files is not None and self._taken.segment in self._shelf:
-            spooled += self._head.rows
+        spooled += self._intake.restored_rows
+        spooled += self._delivery.spooled_rows
         return LaneBooks(
-            rows_in=self._rows_in,
-            delivered=self._head.delivered,
-            dead_lettered=self._head.dead_lettered,
-            dropped=self._dropped,
+            rows_in=self._ledger.rows_in,
+            delivered=self._delivery.head.delivered,
+            dead_lettered=self._delivery.head.dead_lettered,
+            dropped=self._ledger.dropped,
             held=self.held,
-            batches=self._head.batches,
-            failures=self._head.failures,
-            restored=self._restored,
-            damaged=self._damaged,
+            batches=self._delivery.head.batches,
+            failures=self._delivery.head.failures,
+            restored=self._ledger.restored,
+            damaged=self._ledger.damaged,
             spooled=spooled,
             spool_octets=self._shelf.octets,
         )
@@ -197,40 +190,35 @@ class SpoolStore:
         """Make batches of another size from now on, within other bounds on the disk; what is closed stays as it is."""
         if bounds is not None:
             self._settings = self._settings.within(bounds)
-            self._dead_letters.max_octets = self._settings.dead_letter_octets
+            self._letters.max_octets = self._settings.dead_letter_octets
         self._writer.change(batching, self._settings)
         self._has_changed.set()
         self._work.set()
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
         """Queue a batch for the disk; gives the number of rows that were dropped to make room."""
-        self._rows_in += len(batch)
-        self._intake.append(batch)
-        self._intake_octets += batch.octets
+        self._ledger.rows_in += len(batch)
+        self._intake.put(batch)
         self._work.set()
         return self._make_memory_room() if may_drop else 0
 
     def settle(self, refused: Collection[int] = (), reason: str = "") -> None:
         """The part is done: these rows of it are dead letters for that reason, the others delivered."""
-        if refused:
-            self._add_letter(self._head.current.rows().take(sorted(refused)), reason)
-        self._head.settle(refused)
-        self._settled()
+        self._delivery.settle(refused, reason)
+        self._leave_settled()
 
     def keep(self) -> None:
         """The part failed and stays the next."""
-        self._head.keep()
+        self._delivery.head.keep()
 
     def cut(self) -> None:
         """The part, which failed, becomes its two halves."""
-        self._head.cut()
-        self._settled()
+        self._delivery.cut()
 
     def bury(self, reason: str) -> None:
         """The part, which failed, is dead letters."""
-        self._add_letter(self._head.first.rows(), reason)
-        self._head.bury()
-        self._settled()
+        self._delivery.bury(reason)
+        self._leave_settled()
 
     # What waits for the disk.
 
@@ -241,10 +229,11 @@ class SpoolStore:
         """
         self._is_flushing = flush
         await self.persist()
-        while self._head.is_empty:
+        while self._delivery.head.is_empty:
             segment = self._shelf.first() if self._is_restored else None
             if segment is not None:
-                await self._load_head(segment)
+                await self._delivery.load(segment)
+                self._leave_settled()
                 continue
             self._is_wanted = True
             self._work.set()
@@ -253,22 +242,12 @@ class SpoolStore:
             self._progress = trio.Event()
             await self._progress.wait()
         self._is_wanted = False
-        return self._head.begin()
+        return self._delivery.head.begin()
 
     async def persist(self) -> None:
         """Write down what was settled, dead letters first; remove segments of which nothing is left."""
-        letters, doomed, is_stale = self._letters, self._doomed, self._is_cursor_stale
-        if not (letters or doomed or is_stale):
-            return
-        self._letters, self._doomed, self._is_cursor_stale = [], [], False
-        persist = partial(self._persist, letters, self._cursor, doomed)
-        try:
-            problems = await self._run(persist, limiter=self._read_limiter)
-        except trio.Cancelled:  # before it began
-            self._letters[:0], self._doomed[:0], self._is_cursor_stale = letters, doomed, is_stale
-            raise
-        for event, facts in problems:
-            self._log.error(event, **facts)
+        if await self._settlement.persist():
+            self._writer.is_unsynced = True
 
     @asynccontextmanager
     async def opened(self, notify: Callable[[], None]) -> AsyncIterator[None]:
@@ -297,140 +276,14 @@ class SpoolStore:
                 shield.cancel()
                 nursery.cancel_scope.cancel()
         if not patience.cancelled_caught:  # else a thread may still be writing
-            self._dead_letters.close()
-            self._cursor_file.close()
+            self._settlement.close()
         self._component.ended()
 
-    # The lane's side.
-
-    async def _load_head(self, segment: Segment) -> None:
-        """Make the first batch of the segment the head, or learn that it cannot be."""
-        if segment.batches is None:
-            await self._load_index(segment)
-            return
-        taken = self._shelf.peek(segment)
-        batch = self._cache.pop(segment.number, taken.batch.ordinal)
-        is_damaged = False
-        if batch is None and segment.files is not None:
-            try:
-                batch = await self._read(segment, segment.files, taken)
-            except (DamagedError, OSError) as exc:
-                is_damaged = True
-                self._log.error("batch_damaged", batch=taken.id, rows=taken.batch.rows, problem=str(exc))
-        if not self._shelf.is_next(taken):
-            return  # given up meanwhile, and counted
-        held = self._shelf.take(taken)
-        batch = batch if held is None else held
-        self._taken = taken
-        if batch is None or is_damaged:
-            self._dropped += taken.batch.rows
-            self._damaged += taken.batch.rows
-            self._settled()
-            return
-        ranges: tuple[tuple[int, int], ...] = ()
-        if (self._cursor.segment, self._cursor.ordinal) == (segment.number, taken.batch.ordinal):
-            ranges = self._cursor.parts
-        self._head.load(batch.with_id(taken.id), ranges)
-        self._restored -= taken.batch.rows - self._head.rows  # an earlier run settled those
-
-    async def _read(self, segment: Segment, files: SegmentFiles, taken: Taken) -> FlowBatch:
-        if not taken.batch.is_whole:
-            raise DamagedError("a line of its index is damaged")
-        octets = await self._retried(partial(read_octets, self._disk, files, taken.batch.pieces))
-        decoding = decode_slowly(octets, taken.batch.pieces, segment.schemas)
-        while True:
-            try:
-                next(decoding)
-            except StopIteration as stop:
-                batch: FlowBatch = stop.value
-                return batch
-            await trio.lowlevel.checkpoint()
-
-    async def _load_index(self, segment: Segment) -> None:
-        """Learn again what a segment holds; what it holds no more is given up."""
-        assert segment.files is not None, "what is in memory is known"
-        try:
-            index = await self._retried(partial(load_index, self._disk, segment.files, self._registry))
-        except OSError as exc:
-            if segment in self._shelf:
-                self._log.error("index_unreadable", file=str(segment.files.index), problem=str(exc))
-                self._lose(segment, segment.rows)
-                segment.batches = deque()
-                self._doomed_or_left()
-            return
-        if segment not in self._shelf:
-            return
-        segment.batches = batches_from(index.batches, self._cursor, segment.number)
-        segment.schemas = index.schemas
-        lost = segment.rows - sum(batch.rows for batch in segment.batches)
-        if lost:
-            self._log.error("index_damaged", file=str(segment.files.index), rows=lost)
-            self._lose(segment, lost)
-
-    def _lose(self, segment: Segment, rows: int) -> None:
-        segment.rows -= rows
-        self._dropped += rows
-        self._damaged += rows
-
-    async def _retried(self, read: Callable[[], T]) -> T:
-        """A momentary lack (of descriptors, of a network) passes; a bad disk does not."""
-        for attempt in range(_READ_ATTEMPTS):
-            try:
-                return await self._run(read, limiter=self._read_limiter)
-            except OSError as exc:
-                self._component.failed(exc)
-                if attempt == _READ_ATTEMPTS - 1:
-                    raise
-                self._log.warning("spool_not_read", problem=str(exc), seconds=_READ_AGAIN_SECONDS)
-            await trio.sleep(_READ_AGAIN_SECONDS)
-        raise AssertionError("it returned or raised")
-
-    def _add_letter(self, rows: FlowBatch, reason: str) -> None:
-        assert self._taken is not None, "a part is of a batch"
-        batch = self._taken.batch
-        self._letters.append(DeadLetter(rows, batch.epoch, batch.sequence, reason))
-
-    def _settled(self) -> None:
-        """Something of the head is settled, or nothing of it can be: move the cursor."""
-        assert self._taken is not None, "the head is made of something"
-        if self._head.is_empty:
-            self._cursor = self._taken.after
-            self._taken = None
-            self._doomed_or_left()
-        else:
-            self._cursor = Cursor(self._taken.segment.number, self._taken.batch.ordinal, self._head.ranges)
-        self._is_cursor_stale = True
-
-    def _doomed_or_left(self) -> None:
-        in_hand = None if self._taken is None else self._taken.segment
-        newest = self._writer.newest if self._restored_intake or self._writer.may_need_newest else None
-        for segment in self._shelf.leave_settled(in_hand, newest):
+    def _leave_settled(self) -> None:
+        newest = self._writer.newest if self._intake.has_restored or self._writer.may_need_newest else None
+        for segment in self._shelf.leave_settled(self._delivery.segment, newest):
             if segment.files is not None:
-                self._doomed.append(segment.files)
-
-    def _persist(
-        self, letters: list[DeadLetter], cursor: Cursor, doomed: list[SegmentFiles]
-    ) -> list[tuple[str, dict[str, object]]]:
-        """In a thread; gives what went wrong."""
-        problems: list[tuple[str, dict[str, object]]] = []
-        if letters:
-            try:
-                gone = self._dead_letters.write(letters)
-                if gone:
-                    problems.append(("dead_letters_dropped", {"files": gone}))
-            except OSError as exc:
-                rows = sum(len(letter.rows) for letter in letters)
-                problems.append(("dead_letters_not_kept", {"rows": rows, "problem": str(exc)}))
-        try:
-            self._cursor_file.write(cursor)
-        except OSError as exc:
-            problems.append(("cursor_not_written", {"problem": str(exc)}))
-        for files in doomed:
-            try:
-                remove_segment(self._disk, files)
-            except OSError as exc:
-                problems.append(("segment_not_removed", {"file": str(files.data), "problem": str(exc)}))
-        return problems
+                self._settlement.doomed.append(segment.files)
 
     # The writing side.
 
@@ -440,32 +293,29 @@ class SpoolStore:
             await self._wait_for_work()
             is_last = self._is_ending
             await self._give_up_beyond_bounds()
-            batches = self._take_intake()
+            batches = self._intake.take(_WRITE_OCTETS)
             await self._writer.write(batches, is_wanted=self._is_wanted, flush=self._is_flushing and not is_last)
             self._cache.shrink(max(0, self._settings.memory_octets - self._memory_octets))
-            self._doomed_or_left()
+            self._leave_settled()
             self._progress.set()
             self._notify()
             if is_last and not self._intake:
                 break
         await self._writer.seal()
-        self._doomed_or_left()
+        self._leave_settled()
         await self.persist()
 
     async def _restore(self) -> None:
-        restoring = partial(restore, self._disk, self._found, self._cursor, self._registry, self._own)
-        found = await self._run(restoring, limiter=self._read_limiter)
+        restoring = partial(restore, self._disk, self._found, self._settlement.cursor, self._registry, self._own)
+        found = await self._run(restoring, limiter=self._sync_limiter)
         for segment in found.segments:
             self._shelf.append(segment)
         self._writer.newest = found.open_rows_in
-        for batch in reversed(found.open_rows):
-            self._intake.appendleft(batch)
-            self._intake_octets += batch.octets
-        self._restored_intake = len(found.open_rows)
-        self._doomed += found.settled
-        self._restored += found.rows + found.damaged_rows
-        self._dropped += found.damaged_rows
-        self._damaged += found.damaged_rows
+        self._intake.restore(found.open_rows)
+        self._settlement.doomed += found.settled
+        self._ledger.restored += found.rows + found.damaged_rows
+        self._ledger.dropped += found.damaged_rows
+        self._ledger.damaged += found.damaged_rows
         self._is_restored = True
         if found.rows or found.damaged_rows or found.damaged_lines:
             self._log.info("spool_restored", rows=found.rows, segments=len(found.segments))
@@ -488,39 +338,24 @@ class SpoolStore:
             with trio.move_on_after(max(0.0, due_at - self._clock())):
                 await self._work.wait()
 
-    def _take_intake(self) -> list[FlowBatch]:
-        batches: list[FlowBatch] = []
-        octets = 0
-        while self._intake and octets < _WRITE_OCTETS:
-            batch = self._intake.popleft()
-            octets += batch.octets
-            batches.append(batch)
-        self._intake_octets -= octets
-        self._restored_intake = max(0, self._restored_intake - len(batches))
-        return batches
-
     async def _give_up_beyond_bounds(self) -> None:
         """Drop the oldest segments; their files are removed before anything else is written."""
         gone: list[Segment] = []
         while self._shelf.octets > self._settings.max_octets and (oldest := self._shelf.give_up_oldest()) is not None:
             gone.append(oldest)
-        gone += self._shelf.give_up_older(self._wall() - self._settings.max_age)
+        too_old = self._wall() - self._settings.max_age
+        self._writer.retire_before(too_old)
+        gone += self._shelf.give_up_older(too_old)
         if not gone:
             return
         rows = sum(segment.rows for segment in gone)
-        if (
-            self._taken is not None
-            and any(each is self._taken.segment for each in gone)
-            and not self._head.is_exporting
-        ):
-            rows += self._head.give_up()
-            self._taken = None
+        rows += self._delivery.give_up(gone)
         for segment in gone:
             self._cache.forget(segment.number)
             segment.rows = 0
             if segment.files is not None:
-                self._doomed.append(segment.files)
-        self._dropped += rows
+                self._settlement.doomed.append(segment.files)
+        self._ledger.dropped += rows
         if rows:
             self._log.warning("rows_dropped", rows=rows, cause="the spool's bounds")
         await self.persist()
@@ -533,17 +368,14 @@ class SpoolStore:
         waiting = self._memory_octets - self._shelf.memory_octets
         dropped = self._shelf.give_up_memory(max(0, limit - waiting))
         while self._memory_octets > limit and len(self._intake) > 1:
-            batch = self._intake.popleft()
-            self._intake_octets -= batch.octets
-            self._restored_intake = max(0, self._restored_intake - 1)
-            dropped += len(batch)
-        self._dropped += dropped
+            dropped += len(self._intake.pop())
+        self._ledger.dropped += dropped
         return dropped
 
     @property
     def _memory_octets(self) -> int:
         """Of rows that are not, or not only, on the disk; without the cache."""
-        return self._intake_octets + self._writer.open_octets + self._shelf.memory_octets
+        return self._intake.octets + self._writer.open_octets + self._shelf.memory_octets
 
     async def _keep_age(self) -> None:
         while True:
@@ -561,6 +393,6 @@ class SpoolStore:
             self._writer.is_unsynced = False
             try:
                 await self._writer.sync(self._sync_limiter)
-                await self._run(self._cursor_file.sync, limiter=self._sync_limiter)
+                await self._run(self._settlement.sync, limiter=self._sync_limiter)
             except OSError as exc:
                 self._writer.must_roll(exc)

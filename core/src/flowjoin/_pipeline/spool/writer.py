@@ -152,6 +152,13 @@ class SpoolWriter:
         self._composer = None
         self._degraded(exc)
 
+    def retire_before(self, wall: float) -> None:
+        """Write no more to a segment that was written to last before that time."""
+        is_writing = self._composer is None
+        if not is_writing and self._segment is not None and self._segment.last_at < wall:
+            self._composer = None
+            self._segment.is_open = False
+
     async def sync(self, limiter: trio.CapacityLimiter) -> None:
         """Wait until all that was written is on the disk.
 
@@ -218,6 +225,7 @@ class SpoolWriter:
         self._files = await self._in_thread(partial(SegmentWriter, self._disk, files, data, lines, is_synced))
         self._segment = self._new_segment(files, wall)
         self._segment.is_open = True
+        self._segment.published = 0
         self.newest = self._segment
 
     def _new_segment(self, files: SegmentFiles | None, wall: float) -> Segment:
@@ -247,6 +255,7 @@ class SpoolWriter:
             segment.rows += entry.rows
             assert segment.batches is not None, "known while it is written to"
             segment.batches.append(entry)
+            segment.published = entry.ordinal + 1
             room = self._settings.memory_octets - self._batcher.octets - self._shelf.memory_octets
             self._cache.put(segment.number, entry.ordinal, batch, room)
 

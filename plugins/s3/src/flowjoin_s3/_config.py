@@ -1,0 +1,116 @@
+"""The keys under ``exporters: [{type: s3, …}]``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
+
+from flowjoin.api import Batching, Bounds, Duration, Key, Octets, Secret
+
+__all__ = ["MIN_PART", "S3Config", "TlsConfig", "batching"]
+
+MIN_PART: Final = 5 * 1024 * 1024  # S3 refuses smaller parts, but for the last one
+_MAX_PART: Final = 5 * 1024 * 1024 * 1024
+_MAX_PREFIX: Final = 900  # octets; a key has at most 1024, and the layouts need up to 100
+_BUCKET: Final = re.compile(r"[A-Za-z0-9._-]{3,255}|arn:aws[a-z-]*:\S+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """How an https endpoint is verified, and what we show it."""
+
+    ca: Annotated[Path | None, "certificates of the authorities to trust, PEM; default: the bundle of botocore"] = None
+    insecure_skip_verify: Annotated[bool, "do not verify the server: for experiments"] = False
+    certificate: Annotated[Path | None, "our certificate, PEM, where the endpoint asks for one"] = None
+    key: Annotated[Path | None, "its key, PEM; default: in the same file"] = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and self.certificate is None:
+            raise ValueError("tls.key is given without tls.certificate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Config:
+    """Which bucket, what the objects are called, and what is in them.
+
+    The first keys have the names and meanings of Antrea's ``s3Uploader`` section.
+    """
+
+    bucket_name: Annotated[str, "the bucket; it must exist"]
+    bucket_prefix: Annotated[str, "before each object's key, with a slash between"] = ""
+    region: Annotated[str, "a hint; the bucket's own region is found out"] = ""
+    compress: Annotated[bool, "csv and jsonLines: gzip; parquet: zstd"] = True
+    max_records_per_file: Annotated[int, Bounds(1, 2**31 - 1), "records of an object"] = 1_000_000
+    upload_interval: Annotated[Duration, Bounds(1), "how long records gather"] = Duration(60.0)
+    max_batch_size: Annotated[Octets, Bounds(64 * 1024), "memory in which the records of an object gather"] = Octets(
+        32 * 1024 * 1024
+    )
+
+    format: Annotated[Literal["csv", "jsonLines", "parquet"], "parquet needs pip install 'flowjoin-s3[parquet]'"] = (
+        "csv"
+    )
+    layout: Annotated[
+        Literal["partitioned", "antrea"], "year=/month=/day=/hour= of the flows' ends, or all in one place"
+    ] = "partitioned"
+    header: Annotated[bool, "csv: begin each object with a line of column names"] = False
+    csv_quoting: Annotated[
+        Literal["rfc4180", "antrea"], "csv: quote what needs it, or only labels in single quotes as Antrea does"
+    ] = "rfc4180"
+    time_format: Annotated[Literal["epoch", "iso8601"], "csv and jsonLines: how times are written"] = "epoch"
+    omit_defaults: Annotated[bool, "jsonLines: leave out elements that have their default value"] = False
+    elements: Annotated[tuple[str, ...], "Information Elements to add after the usual columns"] = ()
+
+    endpoint_url: Annotated[str, Key("endpointURL"), "of a server that is not Amazon's: https://host:port"] = ""
+    path_style: Annotated[bool | None, "bucket in the path, not in the host name; default: with endpointURL"] = None
+    checksum_mode: Annotated[
+        Literal["auto", "when_supported", "when_required"],
+        "checksums after the body, which lesser servers do not understand; auto: not with endpointURL",
+    ] = "auto"
+    tls: Annotated[TlsConfig, "towards an https endpoint"] = TlsConfig()
+
+    access_key_id: Annotated[
+        Secret | None, Key("accessKeyID"), "default: AWS_ACCESS_KEY_ID and whatever else the AWS SDK looks at"
+    ] = None
+    secret_access_key: Annotated[Secret | None, "comes with accessKeyID"] = None
+    session_token: Annotated[Secret | None, "of temporary credentials"] = None
+
+    multipart_threshold: Annotated[Octets, Bounds(MIN_PART, _MAX_PART), "larger objects go in parts"] = Octets(
+        32 * 1024 * 1024
+    )
+    part_size: Annotated[Octets, Bounds(MIN_PART, _MAX_PART), "of each part but the last"] = Octets(16 * 1024 * 1024)
+    request_timeout: Annotated[Duration, Bounds(1, 3600), "connecting, and each silence of the server"] = Duration(30.0)
+    storage_class: Annotated[str, "such as STANDARD_IA; default: the bucket's"] = ""
+    server_side_encryption: Annotated[str, "AES256 or aws:kms; default: the bucket's"] = ""
+    kms_key_id: Annotated[str, Key("kmsKeyID"), "for aws:kms"] = ""
+
+    def __post_init__(self) -> None:
+        if not _BUCKET.fullmatch(self.bucket_name):
+            raise ValueError(f"bucketName {self.bucket_name[:80]!r} is no name of a bucket")
+        if len(self.bucket_prefix.encode()) > _MAX_PREFIX:
+            raise ValueError(f"bucketPrefix is longer than {_MAX_PREFIX} octets; an object's key has at most 1024")
+        if self.endpoint_url and not _is_endpoint(self.endpoint_url):
+            raise ValueError(f"endpointURL {self.endpoint_url[:200]!r} is not of the form https://host:port")
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise ValueError("accessKeyID and secretAccessKey are given together or not at all")
+        if self.session_token is not None and self.access_key_id is None:
+            raise ValueError("sessionToken comes with accessKeyID and secretAccessKey")
+        if self.kms_key_id and not self.server_side_encryption.startswith("aws:kms"):
+            raise ValueError("kmsKeyID comes with serverSideEncryption: aws:kms")
+
+
+def batching(config: S3Config) -> Batching:
+    """A lane's batch is one object, or one for each hour of flows' ends in it."""
+    return Batching(records=config.max_records_per_file, octets=config.max_batch_size, interval=config.upload_interval)
+
+
+def _is_endpoint(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        has_valid_port = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    is_bare = not (parts.query or parts.fragment or parts.username or parts.password)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and has_valid_port and is_bare

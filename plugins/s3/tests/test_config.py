@@ -1,0 +1,131 @@
+"""What a configuration may say, and that Antrea's section says what it always said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowjoin._config import bind_settings, load_config
+from flowjoin.api import Batching, ConfigError, Octets, Secret
+from flowjoin_s3 import S3Config, TlsConfig, flowjoin_exporter_types
+
+SECRET = Secret("env", "A_SECRET")
+
+
+def config_in(text: str) -> S3Config:
+    (entry,) = load_config(text).config.exporters
+    assert entry.type == "s3"
+    return bind_settings(entry.settings, S3Config)
+
+
+def test_antreas_section_makes_antreas_objects() -> None:
+    assert config_in("s3Uploader: {enable: true, bucketName: flows}") == S3Config(
+        bucket_name="flows", layout="antrea", csv_quoting="antrea"
+    )
+
+
+def test_every_key_of_antreas_section_is_understood() -> None:
+    text = """
+        csvQuoting: rfc4180
+        s3Uploader:
+          enable: true
+          bucketName: flows
+          bucketPrefix: west
+          region: us-west-2
+          recordFormat: CSV
+          compress: false
+          maxRecordsPerFile: 0
+          uploadInterval: 5s
+    """
+    config = config_in(text)
+    assert config == S3Config(
+        bucket_name="flows",
+        bucket_prefix="west",
+        region="us-west-2",
+        compress=False,
+        max_records_per_file=1_000_000,
+        upload_interval=5.0,  # type: ignore[arg-type]  # a Duration is a float
+        layout="antrea",
+        csv_quoting="rfc4180",
+    )
+
+
+def test_every_key_can_be_written() -> None:
+    text = """
+        exporters:
+          - type: s3
+            bucketName: flows
+            format: parquet
+            layout: partitioned
+            elements: [sourcePodName]
+            endpointURL: https://minio.example:9000
+            pathStyle: false
+            checksumMode: when_supported
+            tls: {ca: /ca.pem, certificate: /c.pem, key: /k.pem, insecureSkipVerify: true}
+            accessKeyID: {env: A}
+            secretAccessKey: {file: /secret}
+            sessionToken: {file: /token}
+            multipartThreshold: 64MiB
+            partSize: 8MiB
+            maxBatchSize: 16MiB
+            requestTimeout: 10s
+            storageClass: STANDARD_IA
+            serverSideEncryption: "aws:kms"
+            kmsKeyID: a-key
+    """
+    config = config_in(text)
+    assert config.endpoint_url == "https://minio.example:9000"
+    assert config.path_style is False
+    assert config.tls.ca == Path("/ca.pem")
+    assert config.part_size == Octets(8 * 1024 * 1024)
+    assert config.kms_key_id == "a-key"
+    assert config.access_key_id == Secret("env", "A")
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"bucket_name": ""}, "bucketName '' is no name of a bucket"),
+        ({"bucket_name": "a/b"}, "bucketName 'a/b' is no name of a bucket"),
+        ({"bucket_name": "flows", "bucket_prefix": "ä" * 451}, "bucketPrefix is longer than 900 octets"),
+        ({"bucket_name": "flows", "endpoint_url": "minio:9000"}, "is not of the form https://host:port"),
+        ({"bucket_name": "flows", "endpoint_url": "http://user:pw@minio"}, "is not of the form https://host:port"),
+        ({"bucket_name": "flows", "endpoint_url": "https://minio:port"}, "is not of the form https://host:port"),
+        ({"bucket_name": "flows", "endpoint_url": "https://[::1"}, "is not of the form https://host:port"),
+        ({"bucket_name": "flows", "access_key_id": SECRET}, "given together or not at all"),
+        ({"bucket_name": "flows", "secret_access_key": SECRET}, "given together or not at all"),
+        ({"bucket_name": "flows", "session_token": SECRET}, "sessionToken comes with accessKeyID"),
+        ({"bucket_name": "flows", "kms_key_id": "k"}, "kmsKeyID comes with serverSideEncryption: aws:kms"),
+    ],
+)
+def test_what_cannot_work_is_refused(keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        S3Config(**keys)
+
+
+def test_a_key_without_a_certificate_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"tls\.key is given without tls\.certificate"):
+        TlsConfig(key=Path("k.pem"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("bucketName: a/b", r"exporters\[0\].*is no name of a bucket"),
+        ("{bucketName: flows, partSize: 1MiB}", r"exporters\[0\].partSize"),
+        ("{bucketName: flows, uploadInterval: 100ms}", r"exporters\[0\].uploadInterval"),
+        ("{bucketName: flows, maxRecordsPerFile: 0}", r"exporters\[0\].maxRecordsPerFile"),
+        ("{bucketName: flows, secretAccessKey: plain}", r"a secret is not written into the configuration"),
+    ],
+)
+def test_a_refusal_names_the_key(line: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        config_in(f"exporters: [{{type: s3, {line.strip('{}')}}}]")
+
+
+def test_a_lanes_batch_is_an_object() -> None:
+    config = S3Config(bucket_name="flows", max_records_per_file=7, max_batch_size=Octets(65536))
+    (exporter_type,) = flowjoin_exporter_types()
+    assert exporter_type.batching(config) == Batching(records=7, octets=65536, interval=60.0)
