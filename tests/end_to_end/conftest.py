@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from running_flowjoin import Program, Run
 
 from flowjoin._collector.config import CollectorConfig, CollectorLimits
 from flowjoin._config.endpoint import Endpoint
@@ -115,3 +117,18 @@ def configure() -> Callable[..., CollectorConfig]:
         )
 
     return make
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    programs: list[Program] = []
+
+    def start(*arguments: str, path: Path | None = None) -> Program:
+        programs.append(Program(*arguments, path=path))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        if program.process.poll() is None:
+            program.process.kill()
+        program.process.communicate()

@@ -55,7 +55,7 @@ def test_every_relative_link_leads_to_a_file(page: Page) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody uses now, in place of the well-known one that the pages name."""
+    """A port that nobody uses now, in place of a well-known one that the pages name."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
@@ -64,8 +64,8 @@ def free_port() -> int:
 @pytest.mark.parametrize("page", [page for page in pages() if BLOCK.search(page.text)], ids=str)
 def test_the_blocks_marked_run_do_run_in_order(page: Page, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    port = str(free_port())
-    for language, code in BLOCK.findall(page.text.replace(":4739", f":{port}")):
+    text = page.text.replace(":4739", f":{free_port()}").replace(":10348", f":{free_port()}")
+    for language, code in BLOCK.findall(text):
         command = {
             "sh": ["bash", "-euo", "pipefail", "-c", code],
             "python": [sys.executable, "-W", "error", "-c", code],

@@ -20,11 +20,12 @@ BELOW = {
     "_config": {"api"},
     "api": {"_kernel"},
     "_generator": {"api"},
+    "_api_server": {"api", "_config", "_telemetry"},
     "_collector": {"api", "_config", "_telemetry"},
     "_preprocessor": {"api", "_config", "_telemetry"},
     "_aggregator": {"api", "_config", "_telemetry"},
     "_plugins": {"api", "_config", "_telemetry"},
-    "_pipeline": {"_collector", "_preprocessor", "_aggregator", "_plugins", "_generator"},
+    "_pipeline": {"_api_server", "_collector", "_preprocessor", "_aggregator", "_plugins", "_generator"},
     "_cli": {"_pipeline"},
     "testing": {"api"},
     "__main__": {"_cli"},
@@ -33,7 +34,7 @@ BELOW = {
 
 IMPURE = {"trio", "pluggy", "stevedore", "logging", "structlog", "socket", "time", "random", "secrets"}
 PURE_ROOMS = {"_model", "wire", "_kernel"}
-STAGES = {"_collector", "_preprocessor", "_aggregator"}
+STAGES = {"_api_server", "_collector", "_preprocessor", "_aggregator"}
 SHELLS = {"process", "metrics"}
 
 # (module, imported): an exception stands here with its reason, or it does not exist.
@@ -128,6 +129,11 @@ def test_only_the_plugin_rooms_import_pluggy_and_stevedore() -> None:
         if room_of(path) in {"_plugins", "api"}:
             continue
         assert not {name.split(".")[0] for name in imports(path)} & {"pluggy", "stevedore"}, path
+
+
+def test_only_the_http_servers_shell_imports_hypercorn() -> None:
+    using = {name_of(path) for path in modules() if any(name.split(".")[0] == "hypercorn" for name in imports(path))}
+    assert using == {"_api_server.process"}
 
 
 def test_each_exception_is_still_needed() -> None:

@@ -8,7 +8,7 @@ its sentences, and rewritten into the keys of the plugin that does the work. A d
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
@@ -22,7 +22,16 @@ from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, Sequenc
 from flowjoin._model.errors import ConfigError
 from flowjoin.api._settings import Bounds, Duration, Key
 
-__all__ = ["SECTIONS", "ClickHouse", "ClickHouseTls", "FlowCollector", "FlowCollectorTls", "FlowLogger", "S3Uploader"]
+__all__ = [
+    "SECTIONS",
+    "ClickHouse",
+    "ClickHouseTls",
+    "FlowCollector",
+    "FlowCollectorTls",
+    "FlowLogger",
+    "S3Uploader",
+    "sinks_present",
+]
 
 _CERTIFICATES: Final = "/etc/flow-aggregator/certs"  # where Antrea's Deployment mounts its Secrets
 _MIN_MESSAGE: Final = 512
@@ -338,6 +347,16 @@ _TRANSLATIONS: Final[Mapping[str, tuple[str, Callable[[Section], dict[str, Plain
     "s3Uploader": ("s3", _s3_uploader),
     "flowLogger": ("log", _flow_logger),
 }
+
+
+def sinks_present(types: Collection[str]) -> dict[str, bool]:
+    """Which of Antrea's sinks there are among the types of exporters, by the keys of its /recordmetrics."""
+    return {
+        "withClickHouseExporter": "clickhouse" in types,
+        "withS3Exporter": "s3" in types,
+        "withLogExporter": "log" in types,
+        "withIPFIXExporter": "ipfix" in types,
+    }
 
 
 def _only_csv(section: Section, record_format: str) -> None:

@@ -27,6 +27,14 @@ class Endpoint:
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the host is, or names, this machine alone."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
+
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Read ``host:port``; an IPv6 address stands in brackets, no host at all is every address.

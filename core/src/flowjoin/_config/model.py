@@ -36,6 +36,7 @@ __all__ = [
     "PluginEntry",
     "RecordContents",
     "Spool",
+    "is_name",
 ]
 
 CollectorProtocol: TypeAlias = Literal["udp", "tcp", "tls"]
@@ -109,6 +110,11 @@ class ExporterEntry:
 
     def __post_init__(self) -> None:
         _default_name(self)
+
+
+def is_name(text: str) -> bool:
+    """Whether an exporter can have this name; it is also that of a directory."""
+    return _NAME.fullmatch(text) is not None
 
 
 def _default_name(entry: PluginEntry | ExporterEntry) -> None:
@@ -192,14 +198,23 @@ class ApiServer:
     """The HTTP server."""
 
     api_port: Annotated[int, Bounds(0, 65535), "port on 127.0.0.1, 0 is the default; address wins"] = _API_PORT
-    address: Annotated[Endpoint | None, "where it listens; default 127.0.0.1 and apiPort"] = None
+    address: Annotated[
+        Endpoint | Literal["none"] | None, "where it listens, on this machine alone; default 127.0.0.1 and apiPort"
+    ] = None
     tls_cipher_suites: Annotated[str, "comma separated names; empty leaves the library's choice"] = ""
     tls_min_version: Annotated[str, "VersionTLS10 to VersionTLS13; empty leaves the library's choice"] = ""
 
     @property
-    def endpoint(self) -> Endpoint:
-        """Where it listens."""
+    def endpoint(self) -> Endpoint | None:
+        """Where it listens; None where it is switched off."""
+        if self.address == "none":
+            return None
         return self.address or Endpoint(host="127.0.0.1", port=self.api_port or _API_PORT)
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether the operator chose where it listens, so that it must."""
+        return self.address is not None or self.api_port not in (0, _API_PORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -424,6 +424,13 @@ cdef class CompiledKernel:
         self.forget_sessions()
         self.intake.close_session(session)
 
+    def remembered_templates(self, now):
+        return self.intake.remembered_templates(now)
+
+    def remember_templates(self, templates, now):
+        self.forget_sessions()
+        return self.intake.remember_templates(templates, now)
+
     def tick(self, now):
         before = self.decoder.templates_expired
         idle = self.intake.tick(now)

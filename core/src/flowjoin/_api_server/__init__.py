@@ -1,0 +1,1 @@
+"""The HTTP API: health, metrics, and Antrea's figures and flow records, to be read only."""

@@ -1,0 +1,78 @@
+"""What the HTTP API shows, as the pipeline gives it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_key import FlowFilter, FlowKey
+
+__all__ = ["Compatibility", "ComponentState", "Figures", "Phase"]
+
+Compatibility: TypeAlias = Literal["antrea-2.7", "antrea-2.3"]
+
+
+class Phase(enum.Enum):
+    """Where the run is."""
+
+    STARTING = "starting"
+    READY = "ready"  # Messages are taken in
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentState:
+    """One component.
+
+    Attributes:
+        name: ``exporters/audit``: the list it is configured in, and its name.
+        state: ``starting``, ``ok``, ``degraded`` or ``ended``.
+        problem: what went wrong last, while it is degraded.
+        failures: how often it failed since the start.
+    """
+
+    name: str
+    state: str
+    problem: str = ""
+    failures: int = 0
+
+
+class Figures(Protocol):
+    """Read when somebody asks; every call is short."""
+
+    @property
+    def compatibility(self) -> Compatibility:
+        """Whose JSON keys are written."""
+        ...
+
+    @property
+    def phase(self) -> Phase:
+        """Where the run is."""
+        ...
+
+    def components(self) -> Sequence[ComponentState]:
+        """Every component, in the order of their making."""
+        ...
+
+    def exposition(self) -> bytes:
+        """Every metric, in Prometheus's text format."""
+        ...
+
+    def record_metrics(self) -> Mapping[str, int | bool]:
+        """Antrea's counters, zeroes included."""
+        ...
+
+    def lookup(self, key: FlowKey) -> FlowBatch | None:
+        """The flow as it stands."""
+        ...
+
+    def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
+        """As the kernel's ``scan``."""
+        ...
+
+    def count_request(self, path: str, status: int) -> None:
+        """A request was answered."""
+        ...

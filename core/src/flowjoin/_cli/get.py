@@ -1,0 +1,127 @@
+"""``flowjoin get flowrecords|recordmetrics``: what a running flowjoin knows, with the columns of Antrea's antctl."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from flowjoin._cli.api_client import NoAnswer, add_server_arguments, ask, read_array, refusal, server_of
+from flowjoin._cli.commands import EXIT_FAILED
+from flowjoin._cli.output import Cell, add_output_argument, write_rows
+from flowjoin._config.endpoint import Endpoint
+
+__all__ = ["add_arguments", "run"]
+
+_NIL: Final = "<nil>"  # what antctl prints for a key that is absent
+# column: keys, the first that is there counts
+_FLOW_COLUMNS: Final = {
+    "SRC_IP": ("sourceIPv4Address", "sourceIPv6Address"),
+    "DST_IP": ("destinationIPv4Address", "destinationIPv6Address"),
+    "SPORT": ("sourceTransportPort",),
+    "DPORT": ("destinationTransportPort",),
+    "PROTO": ("protocolIdentifier",),
+    "SRC_POD": ("sourcePodName",),
+    "DST_POD": ("destinationPodName",),
+    "SRC_NS": ("sourcePodNamespace",),
+    "DST_NS": ("destinationPodNamespace",),
+    "SERVICE": ("destinationServicePortName",),
+}
+_COUNTER_COLUMNS: Final = {
+    "RECORDS-EXPORTED": "numRecordsExported",
+    "RECORDS-RECEIVED": "numRecordsReceived",
+    "RECORDS-DROPPED": "numRecordsDropped",
+    "FLOWS": "numFlows",
+    "EXPORTERS-CONNECTED": "numConnToCollector",
+}
+_SINK_COLUMNS: Final = {
+    "CLICKHOUSE-EXPORTER": "withClickHouseExporter",
+    "S3-EXPORTER": "withS3Exporter",
+    "LOG-EXPORTER": "withLogExporter",
+    "IPFIX-EXPORTER": "withIPFIXExporter",
+}
+_PARAMETERS: Final = {
+    "srcip": ("ADDRESS", "of this source address"),
+    "dstip": ("ADDRESS", "of this destination address"),
+    "proto": ("NUMBER", "of this protocol, such as 6 for TCP"),
+    "srcport": ("PORT", "of this source port"),
+    "dstport": ("PORT", "of this destination port"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    what = parser.add_subparsers(dest="what", metavar="flowrecords|recordmetrics", required=True)
+    records = what.add_parser("flowrecords", help="the flows that are held now", description="The flows held now.")
+    for name, (metavar, help_text) in _PARAMETERS.items():
+        records.add_argument(f"--{name}", metavar=metavar, default="", help=f"only flows {help_text}")
+    counters = what.add_parser("recordmetrics", help="Antrea's counters", description="Antrea's counters.")
+    for subparser in (records, counters):
+        add_server_arguments(subparser)
+        add_output_argument(subparser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask, and print.
+
+    Raises:
+        CommandError: nobody answers, or the question cannot be understood.
+        ConfigError: the configuration that says whom to ask cannot be used.
+    """
+    server = server_of(arguments)
+    if arguments.what == "recordmetrics":
+        _print_counters(server, arguments)
+    else:
+        _print_flows(server, arguments)
+    return 0
+
+
+def _print_flows(server: Endpoint, arguments: argparse.Namespace) -> None:
+    given = {name: text for name in _PARAMETERS if (text := getattr(arguments, name))}
+    with ask(server, "/flowrecords", given) as answer:
+        if answer.status != 200:
+            raise refusal(answer)
+        records = read_array(answer.pieces())
+        if arguments.output == "json":
+            _write_array(records)
+            return
+        absent = _NIL if arguments.output == "table" else ""
+        rows = [{column: _first(record, keys, absent) for column, keys in _FLOW_COLUMNS.items()} for record in records]
+    write_rows(tuple(_FLOW_COLUMNS), rows, arguments.output, empty="no such flow is held")
+
+
+def _write_array(records: Any) -> None:
+    """One array, an object a line, each written when it comes: there may be a million."""
+    opening = "["
+    for record in records:
+        sys.stdout.write(f"{opening}{json.dumps(record, ensure_ascii=False)}")
+        opening = ",\n "
+    sys.stdout.write("[]\n" if opening == "[" else "]\n")
+
+
+def _print_counters(server: Endpoint, arguments: argparse.Namespace) -> None:
+    with ask(server, "/recordmetrics") as answer:
+        if answer.status != 200:
+            raise refusal(answer)
+        try:
+            counters: Mapping[str, Any] = json.loads(answer.body())
+        except ValueError as exc:
+            raise NoAnswer("what answers is no flowjoin: it sent no JSON", exit_code=EXIT_FAILED) from exc
+    row: dict[str, Cell] = {column: counters.get(key, 0) for column, key in _COUNTER_COLUMNS.items()}
+    if answer.compatibility == "antrea-2.3":
+        del row["RECORDS-DROPPED"]  # which that release does not count
+    row |= {column: bool(counters.get(key, False)) for column, key in _SINK_COLUMNS.items()}
+    if arguments.output == "json":
+        print(json.dumps(counters))
+    else:
+        write_rows(tuple(row), [row], arguments.output)
+
+
+def _first(record: Mapping[str, Any], keys: tuple[str, ...], absent: str) -> Cell:
+    for key in keys:
+        value = record.get(key)
+        if isinstance(value, str | int | float):
+            return value
+    return absent

@@ -1,0 +1,90 @@
+"""What the HTTP API shows of a pipeline: its books, its health, its flows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import trio
+
+from flowjoin._api_server.figures import Compatibility, ComponentState, Phase
+from flowjoin._config import antrea
+from flowjoin._config.endpoint import Endpoint
+from flowjoin._config.model import Config
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_key import FlowFilter, FlowKey
+from flowjoin._pipeline.assembly import Pipeline
+from flowjoin._pipeline.books import Books
+
+__all__ = ["PipelineFigures", "record_metrics"]
+
+
+class PipelineFigures:
+    """Reads a pipeline whenever somebody asks."""
+
+    def __init__(self, pipeline: Pipeline, config: Config) -> None:
+        self._pipeline = pipeline
+        self._mode = config.mode
+        self._exporter_types = frozenset(entry.type for entry in config.exporters)
+        self.compatibility: Compatibility = config.compatibility
+        self.phase = Phase.STARTING
+
+    async def while_ready(self, _addresses: Sequence[Endpoint]) -> None:
+        """A companion of the pipeline, from which it is known that Messages are taken in."""
+        self.phase = Phase.READY
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.phase = Phase.STOPPING
+
+    def components(self) -> Sequence[ComponentState]:
+        return [
+            ComponentState(name=row.component, state=row.state.value, problem=row.problem, failures=row.failures)
+            for row in self._pipeline.health.snapshot()
+        ]
+
+    def exposition(self) -> bytes:
+        return self._pipeline.metrics.expose()
+
+    def record_metrics(self) -> Mapping[str, int | bool]:
+        return record_metrics(self._pipeline.books(), self.compatibility, self._mode, self._exporter_types)
+
+    def lookup(self, key: FlowKey) -> FlowBatch | None:
+        return self._pipeline.kernel.lookup(key)
+
+    def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
+        return self._pipeline.kernel.scan(flow_filter, cursor, limit)
+
+    def count_request(self, path: str, status: int) -> None:
+        documentation = "Requests answered by the HTTP API."
+        self._pipeline.metrics.counter("api", "requests", documentation, path=path, status=str(status)).inc()
+
+
+def record_metrics(
+    books: Books, compatibility: Compatibility, mode: Literal["Aggregate", "Proxy"], exporter_types: Iterable[str]
+) -> dict[str, int | bool]:
+    """Antrea's counters, with the meaning that a release gives them.
+
+    Antrea 2.7 counts Data Records in, and rows out when they are handed on to the sinks; what a sink loses it does not
+    count. Antrea 2.3 counts Messages in, and rows out when every sink has accepted them.
+    """
+    kernel = books.kernel
+    counters: dict[str, int | bool]
+    if compatibility == "antrea-2.7":
+        counters = {
+            "numRecordsExported": books.rows,
+            "numRecordsReceived": kernel.records_received + sum(books.source_rows.values()),
+            "numRecordsDropped": 0,
+        }
+    else:
+        accepted = [lane.delivered for lane in books.lanes.values()]
+        counters = {
+            "numRecordsExported": min(accepted, default=books.rows),
+            "numRecordsReceived": kernel.messages - kernel.malformed_messages,
+        }
+    return {
+        **counters,
+        "numFlows": kernel.flows_held if mode == "Aggregate" else 0,
+        "numConnToCollector": sum(collector.sessions for collector in books.collectors),
+        **antrea.sinks_present(frozenset(exporter_types)),
+    }

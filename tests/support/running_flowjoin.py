@@ -1,0 +1,69 @@
+"""A ``flowjoin run`` of a test's own, as a process, and traffic for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agent_traffic import agent_messages
+
+from flowjoin._generator.config import TrafficConfig
+
+
+class Program:
+    """A running flowjoin whose log lines are read as they come."""
+
+    def __init__(self, *arguments: str, path: Path | None = None) -> None:
+        environment = os.environ if path is None else {**os.environ, "PYTHONPATH": str(path)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "flowjoin", "run", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.errors: list[str] = []
+
+    def wait_line(self, event: str) -> dict[str, Any]:
+        """The next log line of an event."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.errors.append(line)
+            if line.startswith("{"):
+                facts: dict[str, Any] = json.loads(line)
+                if facts["event"] == event:
+                    return facts
+        raise AssertionError(f"no line {event}: {''.join(self.errors)}")
+
+    def finish(self) -> int:
+        """Wait for its end."""
+        _, rest = self.process.communicate(timeout=60)
+        self.errors.append(rest)
+        return self.process.returncode
+
+    @property
+    def text(self) -> str:
+        return "".join(self.errors)
+
+
+Run = Callable[..., Program]
+
+
+def send(address: str, traffic: TrafficConfig) -> None:
+    """Every agent's Messages over one connection each; returns when they are read to the end."""
+    host, _, port = address.rpartition(":")
+    streams: dict[int, socket.socket] = {}
+    for message, session in agent_messages(traffic):
+        if session.serial not in streams:
+            streams[session.serial] = socket.create_connection((host, int(port)))
+        streams[session.serial].sendall(message)
+    for stream in streams.values():
+        stream.shutdown(socket.SHUT_WR)
+        assert stream.recv(1) == b""  # the collector closes when it has read everything
+        stream.close()
