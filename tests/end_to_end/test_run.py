@@ -281,7 +281,7 @@ def test_other_destinations_are_served_on_without_a_reader_of_standard_output(
 BUG = """
 import sys
 from flowjoin import __main__
-from flowjoin._kernel import python_kernel
+from flowjoin._kernel import intake  # of either form
 
 ticks = []
 
@@ -291,7 +291,7 @@ def broken(self, now):
         raise AssertionError("these tables do not agree")
     return ()
 
-python_kernel.PythonKernel.tick = broken
+intake.Intake.tick = broken
 sys.exit(__main__.main())
 """
 
