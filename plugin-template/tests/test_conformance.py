@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flowjoin_example import Config, flowjoin_exporter_types
 
 from flowjoin.api import ExporterType
 from flowjoin.testing import ExporterConformance
+from flowjoin_example import Config, flowjoin_exporter_types
 
 
 class TestExporter(ExporterConformance):

@@ -64,7 +64,7 @@ def ipfix_of(batch: FlowBatch) -> None:
 
 def native_of(batch: FlowBatch) -> None:
     """ClickHouse's Native format: numbers and addresses are sent as they lie, texts written column by column."""
-    block = []
+    block: list[bytes | memoryview] = []
     for element in batch.schema.elements:
         column: Any = batch.column(element.name)
         if isinstance(column, NumberColumn | PackedColumn):

@@ -97,29 +97,33 @@ def test_a_state_directory_that_cannot_be_used_ends_with_2(run: Run, tmp_path: P
     assert "Traceback" not in program.text
 
 
-def test_rows_that_nobody_took_end_with_1_after_the_grace_period(
-    run: Run, config: Callable[..., str], tmp_path: Path
+@pytest.mark.parametrize(("spool", "code"), [("", 0), (", spool: none", 1)])
+def test_rows_that_nobody_took_end_with_1_after_the_grace_period_unless_they_are_in_a_spool(
+    run: Run, config: Callable[..., str], tmp_path: Path, spool: str, code: int
 ) -> None:
     (tmp_path / "flows.csv").symlink_to("/dev/full")  # a disk without room
-    program = run("-c", config("shutdownGracePeriod: 200ms\n"))
+    program = run("-c", config("shutdownGracePeriod: 200ms\n", spool))
     (address,) = program.wait_line("ready")["addresses"]
     send(address, TrafficConfig(flows=10))
     program.process.terminate()
 
-    assert program.finish() == 1
+    assert program.finish() == code
     assert "grace_period_over" in program.text
 
 
-def test_a_second_signal_stops_at_once(run: Run, config: Callable[..., str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("spool", "code"), [("", 0), (", spool: none", 1)])
+def test_a_second_signal_stops_at_once(
+    run: Run, config: Callable[..., str], tmp_path: Path, spool: str, code: int
+) -> None:
     (tmp_path / "flows.csv").symlink_to("/dev/full")
-    program = run("-c", config("shutdownGracePeriod: 1h\n"))
+    program = run("-c", config("shutdownGracePeriod: 1h\n", spool))
     (address,) = program.wait_line("ready")["addresses"]
     send(address, TrafficConfig(flows=10))
     program.process.terminate()
     program.wait_line("draining")
     program.process.terminate()
 
-    assert program.finish() == 1
+    assert program.finish() == code
     assert "held" in program.text
 
 
@@ -217,12 +221,18 @@ def test_the_demo_shows_joined_flows_and_ends_with_0(run: Run) -> None:
     assert "exporter terminal" in program.text
 
 
-@pytest.mark.parametrize("arguments", [(), ("-c", "x.yaml", "--demo")])
-def test_it_must_be_said_what_to_run(run: Run, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "write -c FILE to run a configuration, or --demo\n"),
+        (("-c", "x.yaml", "--demo"), "write -c FILE to run a configuration, or --demo; not both\n"),
+    ],
+)
+def test_it_must_be_said_what_to_run(run: Run, arguments: tuple[str, ...], problem: str) -> None:
     program = run(*arguments)
 
     assert program.finish() == 2
-    assert "write -c FILE" in program.text
+    assert problem in program.text
 
 
 PIPED = """collectors: [{protocol: tcp, address: "127.0.0.1:0"}]
@@ -254,7 +264,7 @@ def test_when_nobody_reads_standard_output_any_more_it_ends_quietly_with_0(
 def test_other_destinations_are_served_on_without_a_reader_of_standard_output(
     run: Run, config: Callable[..., str], tmp_path: Path
 ) -> None:
-    program = run("-c", config(exporter='}, {type: log, name: shown, path: "-", spool: none'))
+    program = run("-c", config(exporter=', spool: none}, {type: log, name: shown, path: "-", spool: none'))
     (address,) = program.wait_line("ready")["addresses"]
     assert program.process.stdout is not None
     program.process.stdout.close()
@@ -322,3 +332,62 @@ def test_what_an_exporter_finds_wrong_in_its_configuration_ends_the_run_with_2_a
     assert program.finish() == 2
     assert program.text.splitlines()[-1] == f"flowjoin: {path}:3: {problem.format(tmp_path)}"
     assert "Traceback" not in program.text
+
+
+def test_templates_over_udp_outlive_a_restart(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    traffic = TrafficConfig(nodes=2, flows=20)
+    sockets: dict[int, socket.socket] = {}
+    port = 0
+    for is_restart in (False, True):
+        path.write_text(
+            f"stateDirectory: {tmp_path}/state\n"
+            f'collectors: [{{protocol: udp, address: "127.0.0.1:{port}"}}]\n'
+            f"exporters: [{{type: log, path: {tmp_path}/flows.csv}}]\n"
+        )
+        program = run("-c", str(path))
+        (address,) = program.wait_line("ready")["addresses"]
+        port = int(address.rpartition(":")[2])
+        for message, session in agent_messages(traffic):
+            if session.serial not in sockets:
+                sockets[session.serial] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sender = sockets[session.serial]
+            has_templates = message[16:18] == b"\0\2"
+            if not (is_restart and has_templates):
+                sender.sendto(message, ("127.0.0.1", port))
+        program.process.send_signal(signal.SIGTERM)
+        assert program.finish() == 0
+        books = [json.loads(line) for line in program.errors[-1].splitlines() if '"books"' in line]
+        assert "sets without template" not in program.text, program.text
+        assert ("templates_restored" in program.text) == is_restart
+        assert not books or books[-1]["sets_without_template"] == 0
+    for sender in sockets.values():
+        sender.close()
+
+
+def test_what_a_killed_run_had_spooled_is_in_the_log_of_the_next_once(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    path.write_text(
+        f"stateDirectory: {tmp_path}/state\nactiveFlowRecordTimeout: 1s\n"
+        'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
+        f"exporters: [{{type: log, path: {blocked}/flows.csv}}]\n"
+    )
+    program = run("-c", str(path))
+    (address,) = program.wait_line("ready")["addresses"]
+    blocked.rename(tmp_path / "elsewhere")
+    blocked.touch()  # a file where the directory was: nothing can be written
+    send(address, TrafficConfig(nodes=2, flows=50))
+    program.wait_line("export_retried")
+    program.process.kill()
+    program.finish()
+    blocked.unlink()
+    program = run("-c", str(path))
+    program.wait_line("ready")
+    program.process.send_signal(signal.SIGTERM)
+    assert program.finish() == 0
+    assert "spool_restored" in program.text
+    lines = (blocked / "flows.csv").read_text().splitlines()
+    assert len(lines) == len(set(lines)) > 0
+    assert not list((tmp_path / "state" / "spool" / "log").glob("*.ipfix"))

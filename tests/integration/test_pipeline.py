@@ -15,6 +15,7 @@ import trio
 import trio.testing
 from agent_traffic import agent_messages
 from pipeline_fakes import MemoryExporter, batch_of, cancelled_at_step
+from spool_bench import at_once
 
 from flowjoin._config.load import load_config
 from flowjoin._config.plugin_settings import bind_plugins
@@ -151,6 +152,7 @@ class Bench:
                 metrics=Metrics(),
                 random=lambda: 1.0,
                 clock=trio.current_time,
+                run=at_once,
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._run)
@@ -211,9 +213,10 @@ async def test_at_the_end_every_ready_flow_leaves_at_once(autojump_clock, tmp_pa
     assert trio.current_time() < 1
 
 
+@pytest.mark.parametrize("spool", ["", ", spool: none"])
 @pytest.mark.parametrize("trouble", ["hangs", "refuses", "cannot_open", "bug"])
 async def test_trouble_of_one_exporter_delays_neither_the_table_nor_another_one(
-    autojump_clock, tmp_path, trouble
+    autojump_clock, tmp_path, trouble, spool
 ) -> None:
     class Closed(KeepingExporter):
         @asynccontextmanager
@@ -233,7 +236,7 @@ async def test_trouble_of_one_exporter_delays_neither_the_table_nor_another_one(
     plugins = Plugins()
     bad = Closed() if trouble == "cannot_open" else KeepingExporter(script[trouble])
     plugins.exporters = {"bad": bad, "good": KeepingExporter()}
-    bench = Bench(TIMEOUTS + "exporters: [{type: bad}, {type: good}]", plugins, tmp_path)
+    bench = Bench(TIMEOUTS + f"exporters: [{{type: bad{spool}}}, {{type: good{spool}}}]", plugins, tmp_path)
     async with bench.running():
         await bench.feed(agent_messages(TRAFFIC))
         await trio.sleep(1.5)
@@ -245,17 +248,31 @@ async def test_trouble_of_one_exporter_delays_neither_the_table_nor_another_one(
     assert early > 0  # what needs no other half leaves at the first tick
     assert len(keys_of(plugins.exporters["good"].dicts)) == TRAFFIC.flows
     assert bench.outcome is not None
-    is_lost = trouble != "bug"
-    assert bench.outcome.exit_code == int(is_lost)
-    assert bool(bench.outcome.books.undelivered) == is_lost
-    if is_lost:
+    is_left = trouble != "bug"
+    assert bench.outcome.exit_code == int(is_left and bool(spool))
+    assert bool(bench.outcome.books.undelivered) == is_left
+    if is_left:
         assert bench.lines("grace_period_over")
+    if is_left and not spool:
+        await _the_next_run_delivers_the_rest(plugins, tmp_path, bench.outcome.books.undelivered)
 
 
-async def test_a_second_wish_stops_at_once_and_undelivered_rows_are_told(autojump_clock, tmp_path) -> None:
+async def _the_next_run_delivers_the_rest(plugins: Plugins, directory: Path, rows: int) -> None:
+    plugins.exporters["bad"] = KeepingExporter()
+    bench = Bench(TIMEOUTS + "exporters: [{type: bad}, {type: good}]", plugins, directory)
+    async with bench.running() as pipeline:
+        await trio.sleep(1)
+        books = pipeline.books().lanes["bad"]
+        assert (books.restored, books.delivered, books.held) == (rows, rows, 0)
+    assert len(plugins.exporters["bad"].dicts) == rows
+    assert not list((directory / "state" / "spool" / "bad").glob("*.ipfix"))
+
+
+@pytest.mark.parametrize("spool", ["", ", spool: none"])
+async def test_a_second_wish_stops_at_once_and_undelivered_rows_are_told(autojump_clock, tmp_path, spool) -> None:
     plugins = Plugins()
     plugins.exporters = {"bad": KeepingExporter([RetryableExportError()] * 1000)}
-    bench = Bench(TIMEOUTS + "exporters: [{type: bad}]", plugins, tmp_path)
+    bench = Bench(TIMEOUTS + f"exporters: [{{type: bad{spool}}}]", plugins, tmp_path)
     async with bench.running():
         await bench.feed(agent_messages(TRAFFIC))
         await trio.sleep(2)
@@ -267,7 +284,7 @@ async def test_a_second_wish_stops_at_once_and_undelivered_rows_are_told(autojum
 
         assert trio.current_time() == 3
         assert bench.outcome is not None
-        assert bench.outcome.exit_code == 1
+        assert bench.outcome.exit_code == int(bool(spool))
         assert bench.outcome.books.undelivered > 0
     assert plugins.exporters["bad"].closed == 1
 

@@ -10,7 +10,7 @@ from flowjoin._model.columns import DictionaryColumn
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
-from flowjoin._model.schemas import build_schemas
+from flowjoin._model.schemas import FlowSchemas, build_schemas
 from flowjoin._model.transport_session import TransportSession
 from flowjoin._preprocessor.compile_plan import PlanCompiler
 from flowjoin.wire import Decoder, DecoderLimits
@@ -46,8 +46,9 @@ class BothForms:
         decoder_limits: DecoderLimits | None = None,
         extra: Sequence[str] = (),
         is_enriched: bool = False,
+        schemas: FlowSchemas | None = None,
     ) -> None:
-        schemas = build_schemas(registry, extra=extra)
+        schemas = schemas or build_schemas(registry, extra=extra)
         self.kernels: list[Kernel] = [
             create_kernel(
                 decoder=Decoder(registry, limits=decoder_limits),

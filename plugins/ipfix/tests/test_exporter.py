@@ -206,6 +206,15 @@ async def test_a_name_with_two_addresses_is_tried_at_both(start: Start, monkeypa
     assert ports(collector) == numbers(0, 1)
 
 
+async def test_a_collector_that_is_away_is_told_in_the_systems_words() -> None:
+    with socket.socket() as bound:  # and nobody listens on it
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        async with opened(IpfixConfig(address=address)) as exporter:
+            with pytest.raises(RetryableExportError, match=rf": cannot connect to {address}: Connection refused$"):
+                await exporter.export(numbered_flows(1))
+
+
 async def test_a_name_nobody_knows_is_told_and_tried_again() -> None:
     class Nobody(trio.abc.HostnameResolver):
         async def getaddrinfo(self, *_: Any, **__: Any) -> Any:

@@ -51,7 +51,12 @@ def test_an_unknown_key_of_antreas_warns_and_fails_when_strict(file: Path, capsy
     [
         (
             b"",
-            "F: aggregatorTransportProtocol: TLS collectors are not available in this version; use tcp or udp",
+            "F: aggregatorTransportProtocol: is not given, and its default, tls, is not available in this version; "
+            "use tcp or udp, or give collectors",
+        ),
+        (
+            b"aggregatorTransportProtocol: tls\n",
+            "F:1: aggregatorTransportProtocol: TLS collectors are not available in this version; use tcp or udp",
         ),
         (b"limits: {flow: 1}\n", 'F:1: limits.flow: is not a known key; did you mean "flows"?'),
         (b"mode: Proxy\nclusterID: \xff\n", "F:2: is not UTF-8 text"),

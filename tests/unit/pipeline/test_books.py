@@ -75,4 +75,6 @@ def test_the_line_of_the_log_has_all_that_is_needed_to_add_the_books_up() -> Non
     assert facts["flows"] == 3
     assert [facts[f"flows_{what}"] for what in ("exported_last", "given_up", "evicted", "held")] == [1, 1, 0, 1]
     assert (facts["rows"], facts["source_rows"]) == (8, 2)
-    assert facts["lanes"] == {"audit": {"delivered": 4, "dead_lettered": 1, "dropped": 1, "held": 2}}
+    assert facts["lanes"] == {
+        "audit": {"delivered": 4, "dead_lettered": 1, "dropped": 1, "held": 2, "restored": 0, "spooled": 0}
+    }

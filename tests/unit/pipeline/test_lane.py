@@ -577,7 +577,7 @@ async def test_a_bug_of_the_lane_itself_is_not_taken_for_the_plugins(autojump_cl
 
     bench = Bench(swallows_everything)
     bench.lane.offer(batch_of(1))
-    monkeypatch.setattr(bench.lane._queue, "settle", broken)
+    monkeypatch.setattr(bench.lane._store, "settle", broken)
 
     with pytest.raises(AssertionError, match="bug"):
         await bench.finish()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from wire_builders import TCP, UDP, kinds, message, raw_set, receive, records, template
 
@@ -16,6 +18,7 @@ from flowjoin.wire import (
     MessageHeader,
     MessageReceived,
     RecordsDropped,
+    RememberedTemplate,
     SequenceGap,
     TemplateReceived,
     TemplateWithdrawn,
@@ -588,3 +591,58 @@ def test_domains_are_bounded_and_the_quietest_is_forgotten() -> None:
     decoder.close_session(UDP)
     receive(decoder, domain=2, session=TCP, sequence=0)
     assert lost(receive(decoder, domain=2, session=TCP, sequence=5)) == [5]
+
+
+# Templates of an earlier run
+
+
+def test_a_remembered_template_reads_data_at_once_and_is_remembered_until_it_is_sent_again(decoder: Decoder) -> None:
+    options = defined(replace(OPTIONS, template_id=TemplateId(300)))
+    decoder.receive_message(message(defined(PORTS), options), UDP, 10.0)
+    kept = decoder.remembered_templates(40.0)
+    assert [(each.session, each.is_options, each.age) for each in kept] == [(UDP, False, 30.0), (UDP, True, 30.0)]
+
+    fresh = Decoder(default_registry())
+    assert fresh.remember_templates(kept, 1000.0) == 2
+    assert fresh.statistics().templates_remembered == 2
+    assert records(fresh.receive_message(message(data((1, 2))), UDP, 1001.0)) == [(1, 2)]
+    fresh.receive_message(message(defined(PORTS)), UDP, 1002.0)
+    assert fresh.statistics().templates_remembered == 1
+    assert fresh.statistics().templates == 2
+
+
+def test_a_remembered_template_grows_old_from_when_it_was_sent() -> None:
+    limits = DecoderLimits(template_lifetime=100.0)
+    decoder = Decoder(default_registry(), limits=limits)
+    decoder.receive_message(message(defined(PORTS)), UDP, 0.0)
+    kept = decoder.remembered_templates(60.0)
+    fresh = Decoder(default_registry(), limits=limits)
+    assert fresh.remember_templates(kept, 0.0) == 1
+    fresh.expire(39.9)
+    assert fresh.statistics().templates == 1
+    fresh.expire(40.1)
+    assert fresh.statistics().templates == 0
+    late = Decoder(default_registry(), limits=limits)
+    assert late.remember_templates([replace(kept[0], age=100.0)], 0.0) == 0
+
+
+def test_templates_of_ordered_sessions_are_not_remembered(decoder: Decoder) -> None:
+    decoder.receive_message(message(defined(PORTS)), TCP, 0.0)
+    assert decoder.remembered_templates(1.0) == []
+
+
+def test_what_a_session_said_is_not_replaced_by_what_was_remembered(decoder: Decoder) -> None:
+    decoder.receive_message(message(defined(PORTS)), UDP, 0.0)
+    kept = decoder.remembered_templates(0.0)
+    fresh = Decoder(default_registry())
+    fresh.receive_message(message(defined(replace(NAMES, template_id=PORTS.template_id))), UDP, 0.0)
+    assert fresh.remember_templates(kept, 1.0) == 0
+
+
+@pytest.mark.parametrize("record", [b"", b"\1", b"\1\0\0\1", b"\0\1\0\1\0\1\0\1", bytes(100), b"\xff" * 50])
+@pytest.mark.parametrize("is_options", [True, False])
+def test_a_damaged_memory_is_left_out(decoder: Decoder, record: bytes, is_options: bool) -> None:
+    template = RememberedTemplate(
+        session=UDP, observation_domain_id=0, version=10, is_options=is_options, record=record, age=0.0
+    )
+    assert decoder.remember_templates([template], 0.0) == 0

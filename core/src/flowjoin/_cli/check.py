@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 
 from flowjoin._cli.configuration import add_config_argument, read_config, say_notices
 from flowjoin._config.plugin_settings import bind_plugins
+from flowjoin._pipeline.spool.places import orphan_spools
+from flowjoin._pipeline.state_directory import existing_directory
 from flowjoin._plugins.loader import load_plugins
 from flowjoin.wire.registry import default_registry
 
@@ -24,5 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
     say_notices(loaded)
     loaded.require_available()
     bind_plugins(loaded, load_plugins, default_registry())
+    directory = existing_directory(loaded.config.state_directory, os.environ)
+    for name in orphan_spools(directory, {entry.name for entry in loaded.config.exporters}):
+        problem = f"rows wait in the spool {name}, and no exporter has this name"
+        print(f"warning: {problem}; flowjoin spool resend {directory}/spool/{name} --to NAME", file=sys.stderr)
     print(f"{arguments.config}: good")
     return 0

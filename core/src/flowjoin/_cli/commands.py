@@ -69,6 +69,7 @@ COMMANDS: Final = (
     Command("decode", "print what is in a pcap, a pcapng or an IPFIX File, before anything is joined"),
     Command("generate", "send realistic traffic of a small cluster to a collector"),
     Command("replay", "send a capture through the whole pipeline, with the capture's own clock"),
+    Command("spool", "list, check or send again what waits in spools and what was refused"),
     Command("get", "ask a running flowjoin for its flow records or its counters"),
     Command("top", "watch a running flowjoin: rates, lanes, flows, what was dropped and why"),
     Command("config", "print the JSON Schema of the configuration, for editors"),

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import trio
 
@@ -24,7 +24,7 @@ from flowjoin._cli.capture_file import (
 from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
 from flowjoin._cli.configuration import add_config_argument, make_logs, read_config, say_notices
 from flowjoin._cli.terminal_exporter import TERMINAL_NAME, TerminalSettings, terminal_exporter_type
-from flowjoin._collector.capture import CaptureItem
+from flowjoin._collector.capture import CapturedMessage, CaptureItem
 from flowjoin._config.fields import Settings
 from flowjoin._config.load import load_config
 from flowjoin._config.model import ExporterEntry
@@ -32,14 +32,14 @@ from flowjoin._config.nodes import MappingNode
 from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin, bind_plugins
 from flowjoin._model.errors import DecodeError
 from flowjoin._pipeline.replay_program import ReplayOutcome, run_replay
+from flowjoin._pipeline.spool.segment_format import is_spool_file
+from flowjoin._pipeline.state_directory import is_state_directory
 from flowjoin._plugins.loader import load_plugins
 from flowjoin._telemetry.logs import Logs
 from flowjoin.api import ExporterType
 from flowjoin.wire.registry import default_registry
 
 __all__ = ["add_arguments", "run"]
-
-_STATE_FILES: Final = ("instance-id", "epoch")  # what lies at the top of each state directory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     with opened(arguments.file, ports=arguments.port) as capture, progress_of(capture, arguments.file) as tell:
         outcome = _replayed(
             bound,
-            iter(capture),
+            _refuse_spool(iter(capture), arguments.file),
             logs,
             scope,
             tell,
@@ -130,16 +130,26 @@ def _refuse_state(file: str) -> None:
     """
     path = Path(file).absolute()
     for folder in () if file == "-" else (path, *path.parents):
-        if _is_state_directory(folder):
+        if is_state_directory(folder):
             problem = f"{file} belongs to the state directory {folder}: its flows are joined already, replay would join"
-            raise CommandError(f"{problem} them again; replay takes what exporters sent", exit_code=EXIT_UNUSABLE)
+            advice = "replay takes what exporters sent; flowjoin spool resend sends what is in a spool"
+            raise CommandError(f"{problem} them again; {advice}", exit_code=EXIT_UNUSABLE)
 
 
-def _is_state_directory(folder: Path) -> bool:
-    try:
-        return all((folder / name).is_file() for name in _STATE_FILES)
-    except OSError:  # what may not be looked into cannot be told; opening the file will say why
-        return False
+def _refuse_spool(items: Iterator[CaptureItem], file: str) -> Iterator[CaptureItem]:
+    """The items, unless they are a segment of a spool, wherever it was copied to.
+
+    Raises:
+        CommandError: they are.
+    """
+    first = next(items, None)
+    if first is None:
+        return
+    if isinstance(first, CapturedMessage) and first.session.protocol == "file" and is_spool_file(first.payload):
+        problem = f"{file} is of a spool: its flows are joined already, replay would join them again"
+        raise CommandError(f"{problem}; flowjoin spool resend DIR sends them", exit_code=EXIT_UNUSABLE)
+    yield first
+    yield from items
 
 
 def _terminal(

@@ -40,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         CommandError: it is not said what to run.
     """
     if arguments.demo == (arguments.config is not None):
-        raise CommandError("write -c FILE to run a configuration, or --demo", exit_code=EXIT_UNUSABLE)
+        either = "; not both" if arguments.demo else ""
+        raise CommandError(f"write -c FILE to run a configuration, or --demo{either}", exit_code=EXIT_UNUSABLE)
     if arguments.demo:
         return _run_demo()
     loaded = read_config(arguments.config)

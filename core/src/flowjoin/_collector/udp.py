@@ -11,6 +11,7 @@ Invariant: a datagram that we read is handed over, whatever happens next.
 
 from __future__ import annotations
 
+import math
 import socket
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ __all__ = ["UdpCollectingProcess"]
 # Handed over at once, as much as TCP reads at once: what one call can cost is in proportion to it.
 _PIECE_OCTETS: Final = 65536
 _LEAST_BUDGET: Final = 8
+_REST_SECONDS: Final = 0.002  # at 40,000 datagrams a second 80 gather: half of what the smallest buffer holds
 _REOPEN_AFTER: Final = 0.1
 _REOPEN_AT_MOST: Final = 5.0
 
@@ -87,9 +89,14 @@ class UdpCollectingProcess:
         """Receive until stopped or cancelled."""
         task_status.started(self.address)
         with self._receiving:
+            rested_at = -math.inf
             while True:
                 await trio.lowlevel.wait_readable(self._socket)
-                _read, error = self._take_what_is_there()
+                if trio.current_time() - rested_at < _REST_SECONDS:
+                    # Datagrams come fast. A wake-up costs as much as several of them: let some gather.
+                    await trio.sleep(_REST_SECONDS)
+                read, error = self._take_what_is_there()
+                rested_at = -math.inf if read >= self._budget else trio.current_time()
                 if error is not None:
                     await self._reopen(error)
         await self._take_the_rest()

@@ -31,6 +31,9 @@ from flowjoin.api._settings import Duration
 __all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
 
 _TLS_UNAVAILABLE: Final = "TLS collectors are not available in this version; use tcp or udp"
+_DEFAULT_UNAVAILABLE: Final = (
+    "is not given, and its default, tls, is not available in this version; use tcp or udp, or give collectors"
+)
 _API_OPEN: Final = (
     "the HTTP API has no authentication yet, so it listens on this machine alone; "
     "write an address such as 127.0.0.1:10348, or none"
@@ -259,8 +262,10 @@ class _Loading:
     def _unavailable(self, config: Config) -> ConfigError | None:
         for index, collector in enumerate(config.collectors):
             if collector.protocol == "tls":
-                path = f"collectors[{index}].protocol" if self._given("collectors") else "aggregatorTransportProtocol"
-                return self._error(_TLS_UNAVAILABLE, path)
+                if self._given("collectors"):
+                    return self._error(_TLS_UNAVAILABLE, f"collectors[{index}].protocol")
+                said = self._given("aggregatorTransportProtocol")
+                return self._error(_TLS_UNAVAILABLE if said else _DEFAULT_UNAVAILABLE, "aggregatorTransportProtocol")
         api = config.api_server.endpoint
         if api is not None and not api.is_loopback:
             return self._error(_API_OPEN, "apiServer.address")
@@ -277,23 +282,8 @@ class _Loading:
     def _notes(self, config: Config) -> None:
         if not config.exporters:
             self._note("info", "No collector / sink has been configured, so no flow data will be exported")
-        explicit = self._first_spool()
-        if explicit:
-            self._note("warning", "spool not available yet, lanes are in memory", explicit)
-        elif any(entry.spool != "none" for entry in config.exporters):
-            self._note("info", "spool not available yet, lanes are in memory")
         if config.flow_stream_service.enable:
             self._note("warning", "the stream service is not available in this version", "flowStreamService.enable")
-
-    def _first_spool(self) -> str:
-        exporters = self._document.get("exporters")
-        if exporters is None or not isinstance(exporters.value, SequenceNode):
-            return ""
-        for index, item in enumerate(exporters.value.items):
-            spool = item.get("spool") if isinstance(item, MappingNode) else None
-            if spool is not None and isinstance(spool.value, MappingNode):
-                return f"exporters[{index}].spool"
-        return ""
 
     def _given(self, key: str) -> bool:
         entry = self._document.get(key)

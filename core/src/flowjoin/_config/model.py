@@ -36,6 +36,7 @@ __all__ = [
     "PluginEntry",
     "RecordContents",
     "Spool",
+    "is_name",
 ]
 
 CollectorProtocol: TypeAlias = Literal["udp", "tcp", "tls"]
@@ -109,6 +110,11 @@ class ExporterEntry:
 
     def __post_init__(self) -> None:
         _default_name(self)
+
+
+def is_name(text: str) -> bool:
+    """Whether an exporter can have this name; it is also that of a directory."""
+    return _NAME.fullmatch(text) is not None
 
 
 def _default_name(entry: PluginEntry | ExporterEntry) -> None:

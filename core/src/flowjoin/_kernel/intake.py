@@ -78,6 +78,8 @@ class Intake(Generic[RowsT]):
     ) -> None:
         """Take the decoder, and what is made of a Template: its plan, then what the kernel wants of the plan."""
         self._decoder = decoder
+        self.remembered_templates = decoder.remembered_templates
+        self.remember_templates = decoder.remember_templates
         self._compile_plan = compile_plan
         self._compile_rows = compile_rows
         self._tally = tally
@@ -156,6 +158,7 @@ class Intake(Generic[RowsT]):
             messages=self._messages,
             octets=self._octets,
             templates=self._templates,
+            templates_remembered=decoded.templates_remembered,
             option_records=self._option_records,
             sets_without_template=self._sets_without_template,
             sets_held=self._sets_held,

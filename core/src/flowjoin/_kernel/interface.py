@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
@@ -17,8 +17,9 @@ from flowjoin._model.plan import Plan
 from flowjoin._model.reasons import Reason
 from flowjoin._model.template import Template
 from flowjoin._model.transport_session import TransportSession
+from flowjoin.wire.remembered import RememberedTemplate
 
-__all__ = ["CompilePlan", "IngestResult", "Kernel", "KernelLimits", "KernelStatistics"]
+__all__ = ["CompilePlan", "IngestResult", "Kernel", "KernelLimits", "KernelStatistics", "RemembersTemplates"]
 
 
 class CompilePlan(Protocol):
@@ -73,6 +74,7 @@ class KernelStatistics:
         sets_held: Data Sets that waited for their Template.
         held_sets_expired: of them, those for which it did not come in time; their records are lost.
         templates_expired: over UDP, not sent again in time.
+        templates_remembered: Templates of an earlier run that were not sent again yet.
         sequence_lost: Data Records missing now, over all sessions (a late arrival takes its loss back).
         records_received: Data Records about flows; option_records count apart.
         records_created: made a flow.
@@ -95,6 +97,7 @@ class KernelStatistics:
     messages: int = 0
     octets: int = 0
     templates: int = 0
+    templates_remembered: int = 0
     option_records: int = 0
     sets_without_template: int = 0
     sets_held: int = 0
@@ -122,6 +125,19 @@ class KernelStatistics:
     elements_absent: Mapping[str, int] = field(default_factory=dict)
     strings_dropped: int = 0
     http_vals_replaced: int = 0
+
+
+@runtime_checkable
+class RemembersTemplates(Protocol):
+    """What a kernel may be able to do beside: keep the Templates of UDP sessions over a restart."""
+
+    def remembered_templates(self, now: float) -> Sequence[RememberedTemplate]:
+        """Those in force."""
+        ...
+
+    def remember_templates(self, templates: Sequence[RememberedTemplate], now: float) -> int:
+        """Put those of an earlier run in force until they are sent again; gives how many."""
+        ...
 
 
 class Kernel(Protocol):

@@ -32,6 +32,7 @@ from flowjoin._model.transport_session import TransportSession
 from flowjoin.wire.decoder import Decoder
 from flowjoin.wire.events import MessageHeader
 from flowjoin.wire.records import carries_octets
+from flowjoin.wire.remembered import RememberedTemplate
 
 __all__ = ["ProxyKernel"]
 
@@ -142,6 +143,12 @@ class ProxyKernel:
 
     def tick(self, now: float) -> Sequence[TransportSession]:
         return self._intake.tick(now)
+
+    def remembered_templates(self, now: float) -> Sequence[RememberedTemplate]:
+        return self._intake.remembered_templates(now)
+
+    def remember_templates(self, templates: Sequence[RememberedTemplate], now: float) -> int:
+        return self._intake.remember_templates(templates, now)
 
     def statistics(self) -> KernelStatistics:
         return self._intake.statistics(held=len(self._waiting), waiting=0, strings_dropped=0)

@@ -33,6 +33,7 @@ from flowjoin._model.schemas import FlowSchemas
 from flowjoin._model.template import Template
 from flowjoin._model.transport_session import TransportSession
 from flowjoin.wire.decoder import Decoder
+from flowjoin.wire.remembered import RememberedTemplate
 
 __all__ = ["DUE_ROWS", "FLOWS_PER_SLICE", "PythonKernel"]
 
@@ -193,6 +194,12 @@ class PythonKernel:
 
     def tick(self, now: float) -> Sequence[TransportSession]:
         return self._intake.tick(now)
+
+    def remembered_templates(self, now: float) -> Sequence[RememberedTemplate]:
+        return self._intake.remembered_templates(now)
+
+    def remember_templates(self, templates: Sequence[RememberedTemplate], now: float) -> int:
+        return self._intake.remember_templates(templates, now)
 
     def statistics(self) -> KernelStatistics:
         return self._intake.statistics(

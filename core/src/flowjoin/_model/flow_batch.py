@@ -150,6 +150,11 @@ class FlowBatch:
         return self._handles
 
     @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, in the order of the schema's elements."""
+        return self._columns
+
+    @property
     def octets(self) -> int:
         """Octets held in memory, estimated."""
         return sum(column.octets for column in self._columns)

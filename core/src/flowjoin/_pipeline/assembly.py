@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -22,11 +23,16 @@ from flowjoin._pipeline.health import HealthTable
 from flowjoin._pipeline.intake_gate import IntakeGate
 from flowjoin._pipeline.lane import Lane, LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBounds
+from flowjoin._pipeline.lane_store import LaneStore
 from flowjoin._pipeline.lookups import Lookups, LookupSlot
 from flowjoin._pipeline.metrics import pipeline_metrics
 from flowjoin._pipeline.outlets import Outlets
 from flowjoin._pipeline.plugin_context import InstanceContext
 from flowjoin._pipeline.sources import SourceStage
+from flowjoin._pipeline.spool.places import SPOOL
+from flowjoin._pipeline.spool.settings import SpoolSettings
+from flowjoin._pipeline.spool.store import SpoolStore
+from flowjoin._pipeline.spool.threads import InThread, in_thread
 from flowjoin._pipeline.state_directory import State
 from flowjoin._pipeline.supervisor import PluginFailure, plugin_code, single_cause
 from flowjoin._telemetry.logs import Logs
@@ -103,6 +109,8 @@ def assemble(
     metrics: Metrics,
     random: Callable[[], float],
     clock: Callable[[], float],
+    wall: Callable[[], float] = time.time,
+    run: InThread = in_thread,
     is_replay: bool = False,
 ) -> Pipeline:
     """Make every part of a configuration, connected to the kernel.
@@ -115,13 +123,15 @@ def assemble(
         metrics: gets every part's figures.
         random: numbers from 0 up to 1, for jitter.
         clock: monotonic seconds.
-        is_replay: lanes make the table wait, nothing is dropped, and sources stay closed.
+        wall: seconds since the Unix epoch, for what lies in spools.
+        run: runs what blocks.
+        is_replay: lanes are in memory and make the table wait, nothing is dropped, and sources stay closed.
 
     Raises:
         PluginContractError: an exporter's ``batching`` fails or gives nonsense.
         ConfigError: the state directory cannot be used.
     """
-    return _Assembly(bound, kernel, state, logs, metrics, random, clock).assemble(is_replay)
+    return _Assembly(bound, kernel, state, logs, metrics, random, clock, wall, run).assemble(is_replay)
 
 
 @dataclass(slots=True)
@@ -133,6 +143,8 @@ class _Assembly:
     metrics: Metrics
     random: Callable[[], float]
     clock: Callable[[], float]
+    wall: Callable[[], float]
+    run: InThread
 
     def assemble(self, is_replay: bool) -> Pipeline:
         health = HealthTable(self.random)
@@ -204,18 +216,54 @@ class _Assembly:
         for plugin in self.bound.exporters:
             opener, log = self._opener("exporters", plugin, lookups)
             name = plugin.entry.name
+            batching = _batching(plugin)
             lanes.append(
                 Lane(
                     opener,
-                    _timeless(_batching(plugin), bounds) if is_replay else _batching(plugin),
+                    _timeless(batching, bounds) if is_replay else batching,
                     identity=LaneIdentity(instance_id=self.state.instance_id, lane=name, epoch=self.state.epoch),
                     component=health.add("exporters", name),
                     log=log,
                     bounds=bounds,
+                    store=None if is_replay else self._store(plugin, batching, health, log),
                     clock=self.clock,
                 )
             )
         return tuple(lanes)
+
+    def _store(
+        self, plugin: BoundPlugin[ExporterEntry, ExporterType], batching: Batching, health: HealthTable, log: Logger
+    ) -> LaneStore | None:
+        """The exporter's spool; None where its lane is to be in memory."""
+        spool, name = plugin.entry.spool, plugin.entry.name
+        if spool == "none" or self.state.directory is None:
+            log.info("lane_in_memory", promise="rows that wait are lost with the process")
+            return None
+        directory = self.state.directory_of(SPOOL, name)
+        assert directory is not None, "there is a state directory"
+        settings = SpoolSettings(
+            directory=directory,
+            max_octets=spool.max_size,
+            max_age=spool.max_age,
+            sync=spool.sync,
+            memory_octets=self.bound.config.limits.lane_bytes,
+        )
+        try:
+            return SpoolStore(
+                settings,
+                batching,
+                instance_id=self.state.instance_id,
+                lane=name,
+                epoch=self.state.epoch,
+                registry=self.bound.registry,
+                component=health.add("spools", name),
+                log=log,
+                clock=self.clock,
+                wall=self.wall,
+                run=self.run,
+            )
+        except OSError as exc:
+            raise ConfigError(f"{directory} cannot be used: {exc.strerror or exc}", path="stateDirectory") from exc
 
     def _opener(
         self, kind: str, plugin: BoundPlugin[Any, Any], lookups: Lookups

@@ -12,11 +12,28 @@ from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_schema import FlowSchema
 from flowjoin.api._types import Batching
 
-__all__ = ["Batcher"]
+__all__ = ["Batcher", "Closed", "Gathered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Rows that went into the open batch of that number."""
+
+    group: int
+    rows: FlowBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The open batch of that number is closed."""
+
+    group: int
+    batch: FlowBatch
 
 
 @dataclass(slots=True)
 class _Open:
+    group: int
     since: float
     pieces: list[FlowBatch] = field(default_factory=list)
     rows: int = 0
@@ -29,6 +46,7 @@ class Batcher:
     def __init__(self, batching: Batching) -> None:
         self._batching = batching
         self._open: dict[FlowSchema, _Open] = {}  # the oldest first row first
+        self._groups = 0  # open batches ever begun
 
     @property
     def rows(self) -> int:
@@ -49,33 +67,56 @@ class Batcher:
 
     def add(self, batch: FlowBatch, now: float) -> list[FlowBatch]:
         """Take rows; gives the batches that they closed."""
-        closed: list[FlowBatch] = []
+        return [step.batch for step in self.feed(batch, now) if isinstance(step, Closed)]
+
+    def feed(self, batch: FlowBatch, now: float) -> list[Gathered | Closed]:
+        """Take rows; gives where each went, and the batches that they closed, in order."""
+        steps: list[Gathered | Closed] = []
         start = 0
         while start < len(batch):
-            opened = self._open.setdefault(batch.schema, _Open(now))
+            opened = self._open.get(batch.schema) or self._begin(batch.schema, now)
             stop = min(len(batch), start + self._batching.records - opened.rows)
             piece = batch if (start, stop) == (0, len(batch)) else batch.slice(start, stop)
             if opened.octets + piece.octets > self._batching.octets:
                 if opened.rows:
-                    closed.append(self._close(batch.schema))
+                    steps.append(self._close(batch.schema))
                     continue
                 stop = start + max(1, len(piece) * self._batching.octets // piece.octets)
                 piece = piece.slice(0, stop - start)
             opened.pieces.append(piece)
+            steps.append(Gathered(opened.group, piece))
             opened.rows += len(piece)
             opened.octets += piece.octets
             start = stop
             if opened.rows >= self._batching.records or opened.octets >= self._batching.octets:
-                closed.append(self._close(batch.schema))
-        return closed
+                steps.append(self._close(batch.schema))
+        return steps
+
+    def open_batches(self) -> list[Gathered]:
+        """The rows of all open batches, oldest first."""
+        return [Gathered(opened.group, _joined(opened.pieces)) for opened in self._open.values()]
 
     def take(self, now: float, *, flush: bool = False) -> FlowBatch | None:
         """Close the oldest open batch if its interval is over, or at once with ``flush``."""
+        closed = self.close_due(now, flush=flush)
+        return None if closed is None else closed.batch
+
+    def close_due(self, now: float, *, flush: bool = False) -> Closed | None:
+        """As ``take``, with the number of the open batch."""
         deadline = self.deadline
         if deadline is None or not (flush or now >= deadline):
             return None
         return self._close(next(iter(self._open)))
 
-    def _close(self, schema: FlowSchema) -> FlowBatch:
-        pieces = self._open.pop(schema).pieces
-        return pieces[0] if len(pieces) == 1 else FlowBatch.concatenate(pieces)
+    def _begin(self, schema: FlowSchema, now: float) -> _Open:
+        self._groups += 1
+        opened = self._open[schema] = _Open(self._groups, now)
+        return opened
+
+    def _close(self, schema: FlowSchema) -> Closed:
+        opened = self._open.pop(schema)
+        return Closed(opened.group, _joined(opened.pieces))
+
+
+def _joined(pieces: list[FlowBatch]) -> FlowBatch:
+    return pieces[0] if len(pieces) == 1 else FlowBatch.concatenate(pieces)

@@ -34,6 +34,11 @@ class Books:
         """Rows that lanes still hold."""
         return sum(lane.held for lane in self.lanes.values())
 
+    @property
+    def unkept(self) -> int:
+        """Of them, rows that are in no spool."""
+        return sum(lane.held - lane.spooled for lane in self.lanes.values())
+
     def imbalances(self) -> tuple[str, ...]:
         """Each equation that does not hold, as a sentence; a bug of ours when there is one."""
         return tuple(self._imbalances())
@@ -65,6 +70,8 @@ class Books:
                     "dead_lettered": lane.dead_lettered,
                     "dropped": lane.dropped,
                     "held": lane.held,
+                    "restored": lane.restored,
+                    "spooled": lane.spooled,
                 }
                 for name, lane in self.lanes.items()
             },
@@ -87,9 +94,10 @@ class Books:
         if self.rows != rows:
             yield f"{rows} rows came from the kernel and from sources, {self.rows} went on"
         for name, lane in self.lanes.items():
-            settled = lane.delivered + lane.dead_lettered + lane.dropped + lane.held
-            if not self.rows == lane.rows_in == settled:
-                yield f"{self.rows} rows went on, lane {name} took {lane.rows_in} and accounts for {settled}"
+            if self.rows != lane.rows_in or not lane.is_balanced:
+                settled = lane.delivered + lane.dead_lettered + lane.dropped + lane.held
+                taken = f"{lane.rows_in} and had {lane.restored}" if lane.restored else f"{lane.rows_in}"
+                yield f"{self.rows} rows went on, lane {name} took {taken} and accounts for {settled}"
 
     def _lines(self) -> Iterator[str]:
         kernel = self.kernel
@@ -141,7 +149,14 @@ class Books:
                 f"exporter {name}",
                 lane.delivered,
                 "delivered",
-                {"dead letters": lane.dead_lettered, "dropped": lane.dropped, "held": lane.held},
+                {
+                    "dead letters": lane.dead_lettered,
+                    "dropped": lane.dropped,
+                    "of them damaged": lane.damaged,
+                    "held": lane.held,
+                    "of them in the spool": lane.spooled,
+                    "from an earlier run": lane.restored,
+                },
             )
 
 

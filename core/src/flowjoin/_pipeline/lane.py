@@ -9,11 +9,12 @@ type's business:
 * anything else is a bug of the plugin: back-off; after five in a row for one batch it is cut into halves, down to the
   row, and a row that fails alone is a dead letter.
 
-This lane keeps its rows in memory: it promises nothing across a restart.
+Its rows are in a store: in a spool, which outlives the process, or in memory.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -24,7 +25,9 @@ import trio
 from flowjoin._model.errors import PermanentExportError, PluginContractError, RetryableExportError, said_by
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
-from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds, LaneQueue, Part
+from flowjoin._pipeline.lane_head import Part
+from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds
+from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
 from flowjoin._pipeline.supervisor import PluginFailure, keep_open, plugin_code, single_cause
 from flowjoin.api._types import Batching, Exporter, Logger
 
@@ -60,14 +63,16 @@ class Lane:
         component: Component,
         log: Logger,
         bounds: LaneBounds | None = None,
+        store: LaneStore | None = None,
         clock: Callable[[], float] = trio.current_time,
     ) -> None:
+        """Connect the parts; rows are kept in memory, within the bounds, where no store is given."""
         self._open_exporter = open_exporter
         self._identity = identity
         self._component = component
         self._log = log
         self._clock = clock
-        self._queue = LaneQueue(batching, bounds or LaneBounds(), identity.batch_id)
+        self._store = store or MemoryStore(batching, bounds or LaneBounds(), identity.batch_id)
         self._is_closing = False
         self._failing_batch = ""  # its id; empty when the last export went well
         self._unknown_failures = 0  # of it, in a row
@@ -81,12 +86,12 @@ class Lane:
 
     def books(self) -> LaneBooks:
         """Where the rows are."""
-        return self._queue.books()
+        return self._store.books()
 
     @property
     def is_full(self) -> bool:
         """Whether another batch would cost the oldest one."""
-        return self._queue.is_full
+        return self._store.is_full
 
     @property
     def is_degraded(self) -> bool:
@@ -102,7 +107,7 @@ class Lane:
         assert not self._is_closing, "a closed lane takes nothing"
         if not len(batch):
             return
-        dropped = self._queue.put(batch, self._clock(), may_drop=may_drop)
+        dropped = self._store.put(batch, self._clock(), may_drop=may_drop)
         self._changed.set()
         if dropped:
             self._log.warning("rows_dropped", rows=dropped)
@@ -110,7 +115,7 @@ class Lane:
     async def wait_room(self) -> None:
         """Wait until a batch can be taken without dropping one."""
         await trio.lowlevel.checkpoint()
-        while self._queue.is_full:
+        while self._store.is_full:
             await self._room.park()
 
     def close(self) -> None:
@@ -125,15 +130,16 @@ class Lane:
 
         Cancellation: what is held stays held; a batch whose ``export`` was cancelled may have arrived.
         """
-        await keep_open(
-            self._component,
-            self._open_exporter,
-            self._deliver,
-            log=self._log,
-            on_failure=self._interrupted,
-            pause=self._pause,
-            is_finished=lambda: self._is_closing and not self._queue.held,
-        )
+        async with self._store.opened(self._wake):
+            await keep_open(
+                self._component,
+                self._open_exporter,
+                self._deliver,
+                log=self._log,
+                on_failure=self._interrupted,
+                pause=self._pause,
+                is_finished=lambda: self._is_closing and not self._store.held,
+            )
 
     async def _deliver(self, exporter: Exporter) -> None:
         if not callable(getattr(exporter, "export", None)):
@@ -144,7 +150,7 @@ class Lane:
             self._component.opened()
         while True:
             await trio.lowlevel.checkpoint()
-            part = self._queue.begin(self._clock(), flush=self._is_closing)
+            part = await self._store.begin(self._clock(), flush=self._is_closing)
             if part is not None:
                 await self._attempt(exporter, part)
             elif self._is_closing:
@@ -159,10 +165,15 @@ class Lane:
         except PluginFailure as exc:
             pause = self._failed(part, single_cause(exc))
             if pause is not None:
+                await self._store.persist()
                 await self._pause(pause)
         else:
-            self._queue.settle()
+            self._store.settle()
             self._succeeded()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._room.unpark_all()
 
     def _succeeded(self) -> None:
         self._failing_batch = ""
@@ -183,7 +194,7 @@ class Lane:
                 return pause
             case PermanentExportError() if self._are_rows_of(part, exc.rows):
                 refused = set(range(len(part)) if exc.rows is None else exc.rows)
-                self._queue.settle(refused)
+                self._store.settle(refused, said_by(exc))
                 self._succeeded()
                 if refused:
                     self._log_dead_letters(part, refused, exc)
@@ -194,29 +205,29 @@ class Lane:
                 return self._component.backoff.next()
 
     def _failed_retryable(self, part: Part) -> None:
-        self._queue.keep()
+        self._store.keep()
         self._failing_batch = part.batch.id
         self._unknown_failures = 0
 
     def _failed_unknown(self, part: Part, exc: Exception) -> None:
-        self._queue.keep()
+        self._store.keep()
         self._unknown_failures = 1 + (self._unknown_failures if self._failing_batch == part.batch.id else 0)
         self._failing_batch = part.batch.id
         if part.is_whole and self._unknown_failures < _UNKNOWN_FAILURES_BEFORE_CUT:
             self._log.error("export_failed", batch=part.id, exc_info=exc)
         elif len(part) > 1:
-            self._queue.cut()
+            self._store.cut()
             self._log.error("export_failed", batch=part.id, is_cut=True, exc_info=exc)
         else:
-            self._queue.bury()
+            self._store.bury("".join(traceback.format_exception(exc)))
             self._log_dead_letters(part, {0}, exc)
             self._room.unpark_all()
 
     def _interrupted(self, exc: Exception) -> None:
         """The exporter's context failed; if an ``export`` was under way, that is how it ended."""
-        if not self._queue.is_exporting:
+        part = self._store.current
+        if part is None:
             return
-        part = self._queue.current
         if isinstance(exc, RetryableExportError):
             self._failed_retryable(part)
         else:
@@ -241,7 +252,7 @@ class Lane:
 
     async def _wait_for_rows(self) -> None:
         self._changed = trio.Event()
-        deadline = self._queue.deadline
+        deadline = self._store.deadline
         with trio.move_on_at(inf if deadline is None else deadline):
             await self._changed.wait()
 

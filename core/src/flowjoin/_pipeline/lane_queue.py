@@ -4,20 +4,21 @@ Invariant, after every call: ``rows_in == delivered + dead_lettered + dropped + 
 from what is really there.
 
 Rows wait in three places: the batcher (open batches), the queue (closed ones, each with its id), and the head, the
-batch that is being delivered. A head that failed for an unknown reason is cut into parts.
+batch that is being delivered.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.batcher import Batcher
+from flowjoin._pipeline.lane_head import Head, Part
 from flowjoin.api._types import Batching
 
-__all__ = ["LaneBooks", "LaneBounds", "LaneQueue", "Part"]
+__all__ = ["LaneBooks", "LaneBounds", "LaneQueue"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +36,18 @@ class LaneBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneBooks:
-    """Where a lane's rows are: ``rows_in == delivered + dead_lettered + dropped + held``.
+    """Where a lane's rows are: ``rows_in + restored == delivered + dead_lettered + dropped + held``.
 
     Attributes:
         rows_in: rows given to the lane.
+        restored: rows that its spool held from an earlier run.
         delivered: rows that the destination accepted.
         dead_lettered: rows that it will never accept, or that fail even alone.
-        dropped: rows of the oldest batches, given up for lack of room.
+        dropped: rows given up: of the oldest batches for lack of room or by age, and of damaged ones.
+        damaged: of those dropped, rows whose octets in the spool had changed or were gone.
         held: rows that wait.
+        spooled: of those held, rows that are in the spool and outlive the process.
+        spool_octets: size of the spool.
         batches: batches that were settled, in one part or several.
         failures: calls of ``export`` that failed and left their rows unsettled.
     """
@@ -54,36 +59,15 @@ class LaneBooks:
     held: int
     batches: int
     failures: int
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Rows ``start`` to ``stop`` of a closed batch: all of it, unless it had to be cut."""
-
-    batch: FlowBatch
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
+    restored: int = 0
+    damaged: int = 0
+    spooled: int = 0
+    spool_octets: int = 0
 
     @property
-    def is_whole(self) -> bool:
-        return len(self) == len(self.batch)
-
-    @property
-    def id(self) -> str:
-        """The batch's id, with the range of rows where it is a cut."""
-        return self.batch.id if self.is_whole else f"{self.batch.id}[{self.start}:{self.stop}]"
-
-    def rows(self) -> FlowBatch:
-        """What ``export`` gets."""
-        return self.batch if self.is_whole else self.batch.slice(self.start, self.stop).with_id(self.id)
-
-    def halves(self) -> tuple[Part, Part]:
-        """The first half and the second."""
-        middle = (self.start + self.stop) // 2
-        return Part(self.batch, self.start, middle), Part(self.batch, middle, self.stop)
+    def is_balanced(self) -> bool:
+        """Whether every row is accounted for."""
+        return self.rows_in + self.restored == self.delivered + self.dead_lettered + self.dropped + self.held
 
 
 class LaneQueue:
@@ -96,23 +80,20 @@ class LaneQueue:
         self._id_of = id_of
         self._sequence = 0
         self._closed: deque[FlowBatch] = deque()
-        self._parts: deque[Part] = deque()  # of the head, in row order
-        self._head_octets = 0
+        self._head = Head()
         self._closed_rows = 0
         self._closed_octets = 0
-        self.is_exporting = False
-        self._rows_in = self._delivered = self._dead_lettered = self._dropped = 0
-        self._batches = self._failures = 0
+        self._rows_in = self._dropped = 0
 
     @property
     def held(self) -> int:
         """Rows that wait, or are being exported."""
-        return self._batcher.rows + self._closed_rows + sum(map(len, self._parts))
+        return self._batcher.rows + self._closed_rows + self._head.rows
 
     @property
     def is_full(self) -> bool:
         """Whether the next batch would cost the oldest one."""
-        octets = self._batcher.octets + self._closed_octets + self._head_octets
+        octets = self._batcher.octets + self._closed_octets + self._head.octets
         return self.held > self._bounds.rows or octets > self._bounds.octets
 
     @property
@@ -122,15 +103,15 @@ class LaneQueue:
 
     def books(self) -> LaneBooks:
         """A snapshot."""
-        held = self._batcher.rows + sum(map(len, self._closed)) + sum(map(len, self._parts))
+        held = self._batcher.rows + sum(map(len, self._closed)) + self._head.rows
         return LaneBooks(
             rows_in=self._rows_in,
-            delivered=self._delivered,
-            dead_lettered=self._dead_lettered,
+            delivered=self._head.delivered,
+            dead_lettered=self._head.dead_lettered,
             dropped=self._dropped,
             held=held,
-            batches=self._batches,
-            failures=self._failures,
+            batches=self._head.batches,
+            failures=self._head.failures,
         )
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
@@ -142,8 +123,7 @@ class LaneQueue:
 
     def begin(self, now: float, *, flush: bool = False) -> Part | None:
         """The next part to export; None when nothing is due. It stays the next until it is settled."""
-        assert not self.is_exporting, "one call of export at a time"
-        if not self._parts:
+        if self._head.is_empty:
             if not self._closed:
                 opened = self._batcher.take(now, flush=flush)
                 if opened is None:
@@ -152,47 +132,13 @@ class LaneQueue:
             batch = self._closed.popleft()
             self._closed_rows -= len(batch)
             self._closed_octets -= batch.octets
-            self._head_octets = batch.octets
-            self._parts.append(Part(batch, 0, len(batch)))
-        self.is_exporting = True
-        return self._parts[0]
+            self._head.load(batch)
+        return self._head.begin()
 
     @property
-    def current(self) -> Part:
-        """The part that is being exported."""
-        assert self.is_exporting
-        return self._parts[0]
-
-    def settle(self, refused: Collection[int] = ()) -> None:
-        """The part is done: these rows of it are dead letters, the others delivered."""
-        part = self._parts[0]
-        self._delivered += len(part) - len(refused)
-        self._dead_lettered += len(refused)
-        self._leave_part()
-
-    def keep(self) -> None:
-        """The part failed and stays the next."""
-        assert self.is_exporting
-        self.is_exporting = False
-        self._failures += 1
-
-    def cut(self) -> None:
-        """The part, which failed, becomes its two halves."""
-        assert not self.is_exporting
-        self._parts.extendleft(reversed(self._parts.popleft().halves()))
-
-    def bury(self) -> None:
-        """The part, which failed, is dead letters."""
-        assert not self.is_exporting
-        self._dead_lettered += len(self._parts[0])
-        self._leave_part()
-
-    def _leave_part(self) -> None:
-        self.is_exporting = False
-        self._parts.popleft()
-        if not self._parts:
-            self._batches += 1
-            self._head_octets = 0
+    def head(self) -> Head:
+        """The batch that is being delivered."""
+        return self._head
 
     def _close(self, batch: FlowBatch) -> None:
         self._sequence += 1
@@ -203,13 +149,11 @@ class LaneQueue:
     def _make_room(self) -> int:
         dropped = 0
         while self.is_full:
-            head_may_go = bool(self._parts) and not self.is_exporting
+            head_may_go = not self._head.is_empty and not self._head.is_exporting
             if head_may_go + len(self._closed) + bool(self._batcher.rows) <= 1:
                 break  # the newest batch always finds room
             if head_may_go:
-                dropped += sum(map(len, self._parts))
-                self._parts.clear()
-                self._head_octets = 0
+                dropped += self._head.give_up()
             else:
                 batch = self._closed.popleft()
                 self._closed_rows -= len(batch)

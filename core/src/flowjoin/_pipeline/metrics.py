@@ -18,6 +18,7 @@ __all__ = ["pipeline_metrics"]
 
 _GAUGES: Final = {
     "sequence_lost": "Data Records missing now, over all sessions.",
+    "templates_remembered": "Templates of an earlier run that were not sent again yet.",
     "flows_held": "Flows stored.",
     "flows_waiting": "Stored halves that wait for the other half.",
 }
@@ -55,7 +56,7 @@ _LABELLED: Final = {
 _OUTCOMES: Final = {
     "delivered": "Rows that the destination accepted.",
     "dead_lettered": "Rows that the destination will never accept, or that fail even alone.",
-    "dropped": "Rows of the oldest batches, given up for lack of room.",
+    "dropped": "Rows given up: of the oldest batches for lack of room or by age, and of damaged ones.",
 }
 
 
@@ -98,5 +99,13 @@ def _lane_metrics(books: Books) -> Iterator[Metric]:
     yield counter_family("lane", "rows", "Rows given to a lane.", rows_in)
     held = {name: float(lane.held) for name, lane in books.lanes.items()}
     yield gauge_family("lane", "held_rows", "Rows that wait in a lane.", held)
+    restored = {name: float(lane.restored) for name, lane in books.lanes.items()}
+    yield counter_family("lane", "restored_rows", "Rows that a spool held from an earlier run.", restored)
+    damaged = {name: float(lane.damaged) for name, lane in books.lanes.items()}
+    yield counter_family("lane", "damaged_rows", "Of those dropped, rows whose octets in the spool changed.", damaged)
+    spooled = {name: float(lane.spooled) for name, lane in books.lanes.items()}
+    yield gauge_family("lane", "spooled_rows", "Of those held, rows that are in the spool.", spooled)
+    octets = {name: float(lane.spool_octets) for name, lane in books.lanes.items()}
+    yield gauge_family("lane", "spool_octets", "Size of the spool on the disk.", octets)
     failures = {name: float(lane.failures) for name, lane in books.lanes.items()}
     yield counter_family("lane", "export_failures", "Calls of export that failed.", failures)

@@ -64,7 +64,7 @@ class Outcome:
 
     Attributes:
         books: at the end.
-        is_complete: every ready flow left the table, and every row its lane.
+        is_complete: every ready flow left the table, and every row its lane, or it is in a spool.
     """
 
     books: Books
@@ -126,7 +126,7 @@ async def run_pipeline(
                 await pipeline.aggregation.finish()
                 has_left_the_table = True
     books = pipeline.books()
-    return Outcome(books=books, is_complete=has_left_the_table and not books.undelivered)
+    return Outcome(books=books, is_complete=has_left_the_table and not books.unkept)
 
 
 @asynccontextmanager
@@ -151,7 +151,9 @@ async def open_stages(pipeline: Pipeline, grace_seconds: float, stop: Stop) -> A
                     lane.close()
                 draining.deadline = trio.current_time() + grace_seconds
         if draining.cancelled_caught:
-            pipeline.log.error("grace_period_over", rows_undelivered=pipeline.books().undelivered)
+            books = pipeline.books()
+            write = pipeline.log.error if books.unkept else pipeline.log.warning
+            write("grace_period_over", rows_undelivered=books.undelivered, rows_in_no_spool=books.unkept)
         lookups.cancel_scope.cancel()
 
 

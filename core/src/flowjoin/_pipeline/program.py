@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TextIO
 
@@ -11,13 +13,16 @@ import trio
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig
+from flowjoin._kernel.interface import RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
 from flowjoin._pipeline.figures import PipelineFigures
 from flowjoin._pipeline.kernel_factory import form_of, make_kernel
 from flowjoin._pipeline.process import Companion, Outcome, Stop, run_pipeline, watch_signals
+from flowjoin._pipeline.spool.places import orphan_spools
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
+from flowjoin._pipeline.template_memory import TemplateMemory
 from flowjoin._telemetry.logs import Logs
 from flowjoin._telemetry.metrics import Metrics
 
@@ -57,6 +62,9 @@ def run_program(
         )
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
+        for name in orphan_spools(directory, {plugin.entry.name for plugin in bound.exporters}):
+            problem = "no exporter has this name; flowjoin spool resend sends it to another"
+            log.warning("spool_orphaned", spool=name, problem=problem)
         out = sys.stderr if errors is None else errors
         running: list[Pipeline] = []
         try:
@@ -72,7 +80,12 @@ def run_program(
         for problem in outcome.books.imbalances():
             log.error("books_do_not_balance", problem=problem)
         logs.report_suppressed(everything=True)
-        log.info("stopped", exit_code=outcome.exit_code, rows_undelivered=outcome.books.undelivered)
+        log.info(
+            "stopped",
+            exit_code=outcome.exit_code,
+            rows_undelivered=outcome.books.undelivered,
+            rows_in_no_spool=outcome.books.unkept,
+        )
         print(outcome.books.table(), file=out)
         return outcome.exit_code
 
@@ -103,13 +116,22 @@ async def _main(
         random=random.random,
         clock=trio.current_time,
     )
+    gc.freeze()  # what start-up made stays: the collector need not walk it again and again, ten milliseconds each time
     running.append(pipeline)  # for its books, whatever becomes of it
     stop = Stop()
+    memory = None
+    if state.directory is not None and isinstance(kernel, RemembersTemplates):
+        memory = TemplateMemory(state.directory, kernel, log=pipeline.log, clock=trio.current_time, wall=time.time)
+        memory.restore()
     async with trio.open_nursery() as nursery:
         await nursery.start(watch_signals, stop, pipeline.log)
+        if memory is not None:
+            nursery.start_soon(memory.keep, name="templates")
         figures = PipelineFigures(pipeline, bound.config)
         log = logs.logger(component="api")
         await nursery.start(serve_api, bound.config.api_server, figures, pipeline.health, log)
         outcome = await run_pipeline(pipeline, bound.config, stop, companions=(*companions, figures.while_ready))
         nursery.cancel_scope.cancel()
+    if memory is not None:
+        await memory.save()
     return outcome

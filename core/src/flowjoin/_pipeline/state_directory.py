@@ -18,9 +18,10 @@ from pathlib import Path
 
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["State", "find_directory", "open_state"]
+__all__ = ["State", "existing_directory", "find_directory", "is_state_directory", "open_state", "write_durably"]
 
 _USUAL_PLACE = Path("/var/lib/flowjoin")
+_STATE_FILES = ("instance-id", "epoch")  # what lies at the top of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,19 +61,40 @@ def find_directory(configured: Path | None, environment: Mapping[str, str]) -> P
 
     A directory that somebody named is given back even if it cannot be used: ``open_state`` says so.
     """
-    if configured is not None:
-        return configured
-    if named := environment.get("STATE_DIRECTORY", "").split(":")[0]:  # systemd separates several by colons
-        return Path(named)
-    usual = [_USUAL_PLACE]
-    if home := environment.get("XDG_STATE_HOME"):
-        usual.append(Path(home) / "flowjoin")
+    named, usual = _places(configured, environment)
+    if named is not None:
+        return named
     for place in usual:
         with contextlib.suppress(OSError):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
             if os.access(place, os.R_OK | os.W_OK | os.X_OK):
                 return place
     return None
+
+
+def existing_directory(configured: Path | None, environment: Mapping[str, str]) -> Path | None:
+    """As ``find_directory``, but that nothing is made: None where there is no state yet."""
+    named, usual = _places(configured, environment)
+    places = usual if named is None else [named]
+    return next((place for place in places if is_state_directory(place)), None)
+
+
+def is_state_directory(folder: Path) -> bool:
+    """Whether a flowjoin keeps its state there."""
+    try:
+        return all((folder / name).is_file() for name in _STATE_FILES)
+    except OSError:  # what may not be looked into cannot be told
+        return False
+
+
+def _places(configured: Path | None, environment: Mapping[str, str]) -> tuple[Path | None, list[Path]]:
+    """The directory that somebody named, or where it usually is."""
+    if configured is not None:
+        return configured, []
+    if named := environment.get("STATE_DIRECTORY", "").split(":")[0]:  # systemd separates several by colons
+        return Path(named), []
+    home = environment.get("XDG_STATE_HOME")
+    return None, [_USUAL_PLACE, *([Path(home) / "flowjoin"] if home else [])]
 
 
 @contextlib.contextmanager
@@ -119,7 +141,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _made_once(path: Path, fresh: str) -> str:
     if not path.exists():
-        _write_durably(path, fresh)
+        write_durably(path, f"{fresh}\n".encode())
     try:
         text = path.read_text(encoding="ascii").strip()
         uuid.UUID(text)
@@ -135,16 +157,16 @@ def _raised_epoch(path: Path) -> int:
         if not (text.isascii() and text.isdigit()):
             raise _damaged(path, "a number")
         epoch = int(text) + 1
-    _write_durably(path, str(epoch))
+    write_durably(path, f"{epoch}\n".encode())
     return epoch
 
 
-def _write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, octets: bytes) -> None:
     """Whole or not at all, and on the disk before we go on."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text + "\n")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(octets)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)

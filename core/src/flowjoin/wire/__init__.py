@@ -7,6 +7,7 @@ from flowjoin.wire.encoder import (
     Encoder,
     encode_data_set,
     encode_message,
+    encode_template_record,
     encode_template_set,
     encode_withdrawal_set,
 )
@@ -28,6 +29,7 @@ from flowjoin.wire.limits import DecoderLimits, DecoderStatistics
 from flowjoin.wire.record_encoder import RecordEncoder
 from flowjoin.wire.records import carries_octets
 from flowjoin.wire.registry import default_registry
+from flowjoin.wire.remembered import RememberedTemplate
 from flowjoin.wire.text import address_text, json_value, packed_of, text_of
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "NeedData",
     "RecordEncoder",
     "RecordsDropped",
+    "RememberedTemplate",
     "SequenceGap",
     "Template",
     "TemplateId",
@@ -59,6 +62,7 @@ __all__ = [
     "default_registry",
     "encode_data_set",
     "encode_message",
+    "encode_template_record",
     "encode_template_set",
     "encode_withdrawal_set",
     "json_value",

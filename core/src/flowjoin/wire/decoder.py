@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 from flowjoin._model.element_registry import ElementRegistry
@@ -20,6 +21,7 @@ from flowjoin._model.reasons import Reason
 from flowjoin._model.template import TemplateId
 from flowjoin._model.transport_session import ObservationDomainId, TransportSession
 from flowjoin.wire.budget import Budget
+from flowjoin.wire.encoder import encode_template_record
 from flowjoin.wire.events import (
     DataSetReceived,
     Event,
@@ -35,9 +37,10 @@ from flowjoin.wire.events import (
 )
 from flowjoin.wire.held import HeldSet, HeldSets
 from flowjoin.wire.limits import DecoderLimits, DecoderStatistics
+from flowjoin.wire.remembered import RememberedTemplate
 from flowjoin.wire.sequence import SequenceTracker
 from flowjoin.wire.template_records import CompiledTemplate, Mode, TemplateReader, record_end
-from flowjoin.wire.template_store import TemplateStore
+from flowjoin.wire.template_store import TemplateKey, TemplateStore
 
 __all__ = ["Decoder", "SessionState"]
 
@@ -56,12 +59,13 @@ class SessionState:
         compiled: what another reader of the same session's plain Data Sets remembers of it.
     """
 
-    __slots__ = ("compiled", "held", "last_message", "sequences", "templates")
+    __slots__ = ("compiled", "held", "last_message", "remembered", "sequences", "templates")
 
     def __init__(self, templates: TemplateStore, held: HeldSets | None) -> None:
         self.compiled: object = None
         self.templates = templates
         self.held = held  # None over ordered transports
+        self.remembered: set[TemplateKey] = set()  # not sent again yet
         self.sequences: dict[int, SequenceTracker] = {}
         self.last_message = 0.0
 
@@ -189,12 +193,61 @@ class Decoder:
             self.close_session(session)
         return idle
 
+    def remembered_templates(self, now: float) -> list[RememberedTemplate]:
+        """The Templates of UDP sessions, to be kept for the next run."""
+        found: list[RememberedTemplate] = []
+        for session, state in self._sessions.items():
+            if state.held is None:
+                continue
+            for (version, domain, _), compiled, end in state.templates.items():
+                age = 0.0 if end == math.inf else max(0.0, now + self._limits.template_lifetime - end)
+                found.append(
+                    RememberedTemplate(
+                        session=session,
+                        observation_domain_id=domain,
+                        version=version,
+                        is_options=compiled.template.is_options,
+                        record=encode_template_record(compiled.template),
+                        age=age,
+                    )
+                )
+        return found
+
+    def remember_templates(self, templates: Iterable[RememberedTemplate], now: float) -> int:
+        """Put Templates of an earlier run in force, until they are sent again or grow too old; gives how many.
+
+        What cannot be read, is too old or finds no room is left out; so is what a session has said already.
+        """
+        count = 0
+        for each in sorted(templates, key=lambda template: -template.age):
+            if each.session.is_ordered or each.age >= self._limits.template_lifetime:
+                continue
+            record = each.record
+            if len(record) < 6 or record_end(record, 0, len(record), is_options=each.is_options) != len(record):
+                continue
+            try:
+                compiled = self._reader.read(record, 0, len(record), version=each.version, is_options=each.is_options)
+            except DecodeError:
+                continue
+            state = self._sessions.get(each.session) or self._open_session(each.session)
+            key = (each.version, each.observation_domain_id, int(compiled.template.template_id))
+            if state is None or state.templates.get(key, now) is not None:
+                continue
+            if key[2] < _FIRST_DATA_SET or not state.templates.define(key, compiled, now - each.age):
+                continue
+            state.last_message = now
+            state.remembered.add(key)
+            self._next_expiry = min(self._next_expiry, state.templates.next_end(), now + self._shortest_life)
+            count += 1
+        return count
+
     def statistics(self) -> DecoderStatistics:
         """What is held now."""
         held = [state.held for state in self._sessions.values() if state.held is not None]
         return DecoderStatistics(
             sessions=len(self._sessions),
             templates=sum(len(state.templates) for state in self._sessions.values()),
+            templates_remembered=sum(len(state.remembered) for state in self._sessions.values()),
             held_sets=sum(map(len, held)),
             held_octets=self._held_octets.taken,
             held_sets_expired=self._held_sets_expired,
@@ -289,6 +342,7 @@ class Decoder:
                     raise DecodeError(Reason.TEMPLATE_TRUNCATED, offset=at, path=path)
                 compiled = self._reader.read(data, at, record_stop, version=version, is_options=is_options)
                 earlier = templates.get(key, message.now)
+                message.session.remembered.discard(key)
                 if not templates.define(key, compiled, message.now):
                     raise DecodeError(Reason.TEMPLATE_LIMIT, offset=at, path=path)
             except DecodeError as error:

@@ -23,6 +23,7 @@ __all__ = [
     "Encoder",
     "encode_data_set",
     "encode_message",
+    "encode_template_record",
     "encode_template_set",
     "encode_withdrawal_set",
 ]
@@ -68,7 +69,7 @@ def encode_template_set(templates: Sequence[Template]) -> bytes:
     if len({template.is_options for template in templates}) != 1:
         raise EncodeError("a Set has Templates of one kind, and one at least")
     set_id = _OPTIONS_TEMPLATE_SET if templates[0].is_options else _TEMPLATE_SET
-    return _encode_set(set_id, map(_template_record, templates))
+    return _encode_set(set_id, map(encode_template_record, templates))
 
 
 def encode_withdrawal_set(template_ids: Sequence[int] | None, *, is_options: bool = False) -> bytes:
@@ -129,7 +130,7 @@ class Encoder:
         messages: list[bytes] = []
         for is_options, group in groupby(templates, key=lambda template: template.is_options):
             set_id = _OPTIONS_TEMPLATE_SET if is_options else _TEMPLATE_SET
-            for part in self._parts(map(_template_record, group)):
+            for part in self._parts(map(encode_template_record, group)):
                 messages.append(self._message(_encode_set(set_id, part), export_time, self._sequence_number))
         return messages
 
@@ -207,8 +208,12 @@ def _checked_id(template_id: int) -> int:
     return template_id
 
 
-def _template_record(template: Template) -> bytes:
-    """RFC 7011 sections 3.4.1 and 3.4.2."""
+def encode_template_record(template: Template) -> bytes:
+    """A Template Record or an Options Template Record (RFC 7011 sections 3.4.1 and 3.4.2).
+
+    Raises:
+        EncodeError: a reserved id, too many fields, or records without an octet.
+    """
     if len(template.fields) > 0xFFFF:
         raise EncodeError(f"Template {template.template_id} has {len(template.fields)} fields")
     parts = [struct.pack(">HH", _checked_id(template.template_id), len(template.fields))]

@@ -44,6 +44,7 @@ class DecoderStatistics:
     """What the decoder holds now, and what no event tells.
 
     Attributes:
+        templates_remembered: of the Templates, those of an earlier run that were not sent again yet.
         held_sets: Data Sets waiting for their Template.
         held_octets: their size.
         held_sets_expired: held until too old, or until their session ended; never decoded.
@@ -52,6 +53,7 @@ class DecoderStatistics:
 
     sessions: int = 0
     templates: int = 0
+    templates_remembered: int = 0
     held_sets: int = 0
     held_octets: int = 0
     held_sets_expired: int = 0

@@ -10,6 +10,7 @@ change costs no more than the octets that asked for it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from flowjoin.wire.budget import Budget
@@ -95,6 +96,11 @@ class TemplateStore:
             self.remove(next(iter(self._entries)))
             count += 1
         return count
+
+    def items(self) -> Iterator[tuple[TemplateKey, CompiledTemplate, float]]:
+        """Every Template, the one that ends first at the beginning, with its end."""
+        for key, (compiled, end) in self._entries.items():
+            yield key, compiled, end
 
     def next_end(self) -> float:
         """When the next Template ends; infinite without one."""

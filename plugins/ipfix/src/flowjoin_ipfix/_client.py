@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from typing import Protocol
@@ -104,7 +105,7 @@ def cause_of(exc: BaseException) -> str:
             return f"TLS: {exc.reason or exc}"
         elif isinstance(exc, socket.gaierror):
             return f"its name is not known: {exc.strerror}"
-        elif isinstance(exc, OSError):
-            return exc.strerror or str(exc)
+        elif isinstance(exc, OSError):  # by number: trio's own text repeats the address
+            return os.strerror(exc.errno) if exc.errno else str(exc)
         else:
             return str(exc) or type(exc).__name__

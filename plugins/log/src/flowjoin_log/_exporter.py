@@ -26,6 +26,7 @@ from flowjoin_log._csv import CsvWriter, quote_nothing, quote_rfc4180
 from flowjoin_log._file import Destination, RotatingFile, StandardOutput
 from flowjoin_log._filters import FlowFilters, unknown_actions
 from flowjoin_log._json_lines import JsonLinesWriter
+from flowjoin_log._progress import Progress
 from flowjoin_log._table import TableWriter
 
 __all__ = ["RowWriter", "make_writer", "open_log"]
@@ -96,12 +97,15 @@ class _LogExporter:
                 written = await trio.to_thread.run_sync(
                     self._destination.write,
                     chunks,
+                    batch.id,
                     abandon_on_cancel=self._destination.may_stall,
                     limiter=self._limiter,
                 )
             except OSError as exc:
                 problem = f"cannot write {self._path}: {exc.strerror or exc}"
                 raise RetryableExportError(problem, retry_after=_RETRY_SECONDS) from exc
+            if written.was_there:
+                self._log.info("batch_was_written", batch=batch.id, cause="a crash came before it was acknowledged")
             self._octets.inc(written.octets)
             self._rotations.inc(written.rotations)
             if written.rotations:
@@ -161,7 +165,14 @@ async def open_log(config: LogConfig, context: PluginContext) -> AsyncIterator[E
         raise ConfigError(f"{config.path!r} cannot be a file here: {exc}; use ASCII letters", path="path") from exc
     stopping = threading.Event()
     writing = threading.Lock()
-    file = RotatingFile(path, max_octets=config.max_size * _MEGABYTE, header=header, clock=time.time, writing=writing)
+    file = RotatingFile(
+        path,
+        max_octets=config.max_size * _MEGABYTE,
+        header=header,
+        clock=time.time,
+        writing=writing,
+        progress=None if context.state_directory is None else Progress(context.state_directory),
+    )
     backups = Backups(
         path=path,
         max_backups=config.max_backups,

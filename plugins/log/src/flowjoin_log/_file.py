@@ -1,8 +1,8 @@
 """The file that is written, with its rotation: blocking, called from one worker thread at a time.
 
-Invariant: when ``write`` returns, every line is in the file or in a file it became; when it raises, none is, so
-that the same lines may come again. Whoever moves the file away (logrotate) or deletes it loses no line: device
-and inode tell, and a new file is opened.
+Invariant: when ``write`` returns, every line is in the file or in a file it became (and on the disk, where progress is
+noted); when it raises, none is, so that the same lines may come again. Whoever moves the file away (logrotate) or
+deletes it loses no line: device and inode tell, and a new file is opened.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import Final, Protocol
 
+from flowjoin_log._progress import Progress, Stretch, is_settled
+from flowjoin_log._recovery import cut_off, sync_directory
 from flowjoin_log._rotation import backup_name
 
 __all__ = ["Destination", "InUseError", "NotAFileError", "RotatingFile", "StandardOutput", "Written"]
@@ -42,6 +44,7 @@ class Written:
     octets: int
     rotations: int = 0
     reopened: bool = False
+    was_there: bool = False
 
 
 class Destination(Protocol):
@@ -54,7 +57,7 @@ class Destination(Protocol):
     may_stall: bool
 
     def open(self) -> None: ...
-    def write(self, chunks: Sequence[bytes]) -> Written: ...
+    def write(self, chunks: Sequence[bytes], batch_id: str = "") -> Written: ...
     def close(self) -> None: ...
 
 
@@ -75,7 +78,14 @@ class RotatingFile:
     may_stall = False
 
     def __init__(
-        self, path: Path, *, max_octets: int, header: bytes, clock: Callable[[], float], writing: Lock | None = None
+        self,
+        path: Path,
+        *,
+        max_octets: int,
+        header: bytes,
+        clock: Callable[[], float],
+        writing: Lock | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Remember the settings; nothing is opened.
 
@@ -84,7 +94,10 @@ class RotatingFile:
             header: begins every file.
             clock: seconds since the Unix epoch, for the names of rotated files.
             writing: held while a write is under way: until then a rotated file may still be cut back.
+            progress: where it is noted which batches are written; None notes nothing, and waits for no disk.
         """
+        self._progress = progress
+        self._has_written = False
         self._path = path
         self._max_octets = max_octets
         self._header = header
@@ -103,29 +116,42 @@ class RotatingFile:
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._open(_NEW_FILE_MODE)
+        if self._progress is not None:
+            self._progress.open()
 
-    def write(self, chunks: Sequence[bytes]) -> Written:
-        """Append all chunks, or none.
+    def write(self, chunks: Sequence[bytes], batch_id: str = "") -> Written:
+        """Append all chunks, or none; none too if the batch of that id is there from before a crash.
 
         Raises:
             OSError: they could not be written; what was is cut off again.
         """
         with self._writing:
-            return self._write(chunks)
+            if self._progress is not None and batch_id:
+                self._progress.open()
+                if not self._has_written and is_settled(batch_id, self._progress.written):
+                    return Written(octets=0, was_there=True)
+            return self._write(chunks, batch_id)
 
     def close(self) -> None:
         """Close the file and give up its lock."""
+        if self._progress is not None:
+            self._progress.close()
+        self._close_file()
+
+    def _close_file(self) -> None:
         opened, self._file = self._file, None
         if opened is not None:
             os.close(opened.descriptor)
 
-    def _write(self, chunks: Sequence[bytes]) -> Written:
+    def _write(self, chunks: Sequence[bytes], batch_id: str) -> Written:
         for _ in range(_DELETED_TRIES):
             touched: list[tuple[_Opened, int]] = []
             try:
                 reopened = self._follow_the_path()
-                written = self._append(chunks, touched)
+                self._take_back_the_interrupted(batch_id)
+                written = self._append(chunks, touched, batch_id)
                 if not self._is_deleted():
+                    self._note(touched, batch_id)
                     return Written(octets=written, rotations=len(touched) - 1, reopened=reopened)
                 self._cut_back(touched)
             except OSError:
@@ -137,17 +163,51 @@ class RotatingFile:
                         os.close(opened.descriptor)
         raise OSError(errno.ESTALE, "the file is deleted again and again while it is written", str(self._path))
 
-    def _append(self, chunks: Sequence[bytes], touched: list[tuple[_Opened, int]]) -> int:
+    def _take_back_the_interrupted(self, batch_id: str) -> None:
+        """Cut off what a crash left of the first batch; if another one comes first, that one stays."""
+        if self._has_written or self._progress is None:
+            return
+        self._has_written = True
+        if self._progress.interrupted and self._progress.interrupted == batch_id:
+            for stretch in self._progress.stretches:
+                cut_off(self._path, stretch)
+            self._close_file()  # the file may have got another size, or be gone
+            self.open()
+
+    def _begin(self, touched: Sequence[tuple[_Opened, int]], batch_id: str, planned: int) -> None:
+        """Note where the batch may lie: in the last file up to all that is left of it, in the others to their end."""
+        if self._progress is None or not batch_id or not touched[-1][0].is_regular:
+            return
+        stretches = [
+            Stretch(opened.status.st_dev, opened.status.st_ino, start, opened.size) for opened, start in touched
+        ]
+        stretches[-1] = replace(stretches[-1], limit=stretches[-1].limit + planned)
+        self._progress.begin(batch_id, tuple(stretches))
+
+    def _note(self, touched: Sequence[tuple[_Opened, int]], batch_id: str) -> None:
+        """Wait for the disk, then note that the batch is there."""
+        if self._progress is None or not batch_id or not touched[-1][0].is_regular:
+            return
+        for opened, _start in touched:
+            os.fsync(opened.descriptor)
+        if len(touched) > 1 or not touched[0][1]:
+            sync_directory(self._path.parent)
+        self._progress.end(batch_id)
+
+    def _append(self, chunks: Sequence[bytes], touched: list[tuple[_Opened, int]], batch_id: str) -> int:
         opened = self._file
         assert opened is not None, "_follow_the_path opened it"
         size = opened.size
         touched.append((opened, size))
         written = 0
+        left = sum(map(len, chunks)) + len(self._header) + 1
+        self._begin(touched, batch_id, left)
         for chunk in chunks:
             if opened.is_regular and size > 0 and size + len(chunk) > self._max_octets:
                 opened = self._rotate(opened)
                 size = opened.size
                 touched.append((opened, size))
+                self._begin(touched, batch_id, left)
             if opened.is_regular and size == 0 and self._header:
                 _write_all(opened.descriptor, self._header)
                 size += len(self._header)
@@ -155,6 +215,7 @@ class RotatingFile:
             _write_all(opened.descriptor, chunk)
             size += len(chunk)
             written += len(chunk)
+            left -= len(chunk)
         return written
 
     def _rotate(self, opened: _Opened) -> _Opened:
@@ -183,7 +244,7 @@ class RotatingFile:
                 now = None
             if now is not None and (now.st_dev, now.st_ino) == (opened.status.st_dev, opened.status.st_ino):
                 return False
-            self.close()
+            self._close_file()
         self.open()
         return opened is not None
 
@@ -233,7 +294,7 @@ class StandardOutput:
     def open(self) -> None:
         self._descriptor = os.dup(self._source)
 
-    def write(self, chunks: Sequence[bytes]) -> Written:
+    def write(self, chunks: Sequence[bytes], batch_id: str = "") -> Written:
         with self._writing:
             assert self._descriptor is not None, "it was opened"
             data = self._header + b"".join(chunks)

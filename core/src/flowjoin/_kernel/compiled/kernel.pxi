@@ -273,7 +273,12 @@ cdef class CompiledKernel:
             if len(sequences) > 1:  # the first is the one quiet longest
                 del sequences[number]
                 sequences[number] = tracker
-            tracker._expect_after(sequence, records)
+            # as SequenceTracker does when what it expected came
+            tracker._stray_next = -1
+            tracker._expected = <uint32_t>(sequence + records)
+            tracker._is_exact = True
+            if records:
+                tracker._has_records = True
             return 0
         self.sequence_lost += self.decoder.follow_sequence(known.state, number, sequence, records)
         return 0
@@ -416,6 +421,13 @@ cdef class CompiledKernel:
     def close_session(self, session):
         self.forget_sessions()
         self.intake.close_session(session)
+
+    def remembered_templates(self, now):
+        return self.intake.remembered_templates(now)
+
+    def remember_templates(self, templates, now):
+        self.forget_sessions()
+        return self.intake.remember_templates(templates, now)
 
     def tick(self, now):
         before = self.decoder.templates_expired

@@ -1,0 +1,116 @@
+"""What a lane keeps its rows in: memory, or a spool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
+
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._pipeline.lane_head import Part
+from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds, LaneQueue
+from flowjoin.api._types import Batching
+
+__all__ = ["LaneStore", "MemoryStore"]
+
+
+class LaneStore(Protocol):
+    """Takes batches at once, gives parts in order; what becomes of a part is told before the next is asked for."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next batch would cost the oldest one."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """Rows that wait, or are being exported."""
+        ...
+
+    @property
+    def deadline(self) -> float | None:
+        """When ``begin`` gives something although it gives nothing now; None: when ``notify`` is called."""
+        ...
+
+    @property
+    def current(self) -> Part | None:
+        """The part that is being exported."""
+        ...
+
+    def books(self) -> LaneBooks:
+        """A snapshot."""
+        ...
+
+    def opened(self, notify: Callable[[], None]) -> AbstractAsyncContextManager[object]:
+        """Live; calls ``notify`` when there may be a part, or room. On leaving, what can be kept is kept."""
+        ...
+
+    def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
+        """Take a batch; gives the number of rows that were dropped to make room."""
+        ...
+
+    async def begin(self, now: float, *, flush: bool = False) -> Part | None:
+        """The next part to export; None when nothing is due. With ``flush`` everything held is due."""
+        ...
+
+    def settle(self, refused: Collection[int] = (), reason: str = "") -> None:
+        """The part is done: these rows of it are dead letters for that reason, the others delivered."""
+        ...
+
+    def keep(self) -> None:
+        """The part failed and stays the next."""
+        ...
+
+    def cut(self) -> None:
+        """The part, which failed, becomes its two halves."""
+        ...
+
+    def bury(self, reason: str) -> None:
+        """The part, which failed, is dead letters."""
+        ...
+
+    async def persist(self) -> None:
+        """Write down what was settled."""
+        ...
+
+
+class MemoryStore:
+    """Keeps rows in memory: it promises nothing across a restart."""
+
+    def __init__(self, batching: Batching, bounds: LaneBounds, id_of: Callable[[int], str]) -> None:
+        self._queue = LaneQueue(batching, bounds, id_of)
+        self.put = self._queue.put
+        self.books = self._queue.books
+        self.keep = self._queue.head.keep
+        self.cut = self._queue.head.cut
+
+    @property
+    def is_full(self) -> bool:
+        return self._queue.is_full
+
+    @property
+    def held(self) -> int:
+        return self._queue.held
+
+    @property
+    def deadline(self) -> float | None:
+        return self._queue.deadline
+
+    @property
+    def current(self) -> Part | None:
+        return self._queue.head.current if self._queue.head.is_exporting else None
+
+    def opened(self, notify: Callable[[], None]) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
+
+    async def begin(self, now: float, *, flush: bool = False) -> Part | None:
+        return self._queue.begin(now, flush=flush)
+
+    def settle(self, refused: Collection[int] = (), reason: str = "") -> None:
+        self._queue.head.settle(refused)
+
+    def bury(self, reason: str) -> None:
+        self._queue.head.bury()
+
+    async def persist(self) -> None:
+        """There is nothing to write."""

@@ -1,0 +1,205 @@
+"""Segments as files: a pair of ``N.ipfix`` and ``N.index``, appended to by one writer and then only read.
+
+Strategy: octets go to the segment first, then the line that names them to the index; what no line names is not there.
+A new segment appears with everything that must be in it at once: its index gets its name last. A writer that met a
+fault never writes to the same files again, so that a torn tail stays a tail.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from flowjoin._model.element_registry import ElementRegistry
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_schema import FlowSchema
+from flowjoin._pipeline.spool.disk import Disk
+from flowjoin._pipeline.spool.index import MAX_LINE_OCTETS, Index, Piece, read_index
+from flowjoin._pipeline.spool.row_layout import DamagedError, RowLayout
+from flowjoin._pipeline.spool.segment_format import decode_piece, stretches
+
+__all__ = [
+    "Decoding",
+    "SegmentFiles",
+    "SegmentWriter",
+    "decode_slowly",
+    "list_segments",
+    "load_index",
+    "read_batch",
+    "read_octets",
+    "remove_segment",
+]
+
+# To be iterated to its end, with others working between two steps; it returns the batch.
+Decoding: TypeAlias = Generator[None, None, FlowBatch]
+
+_DATA: Final = ".ipfix"
+_INDEX: Final = ".index"
+_NEW: Final = ".new"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """Where a segment lies."""
+
+    directory: Path
+    number: int
+
+    @property
+    def data(self) -> Path:
+        return self.directory / f"{self.number:010d}{_DATA}"
+
+    @property
+    def index(self) -> Path:
+        return self.directory / f"{self.number:010d}{_INDEX}"
+
+
+class SegmentWriter:
+    """Appends to one segment; every method blocks, and may be called from any thread, one at a time but ``sync``."""
+
+    def __init__(self, disk: Disk, files: SegmentFiles, data: bytes, lines: bytes, is_synced: bool) -> None:
+        """Make the segment, with its first octets, all at once.
+
+        Raises:
+            OSError: there is no such segment then.
+        """
+        self._disk = disk
+        self._closing = threading.Lock()
+        self._descriptors: tuple[int, ...] = ()
+        new_data, new_index = (path.with_name(path.name + _NEW) for path in (files.data, files.index))
+        try:
+            for path, octets in ((new_data, data), (new_index, lines)):
+                descriptor = disk.create(path)
+                self._descriptors += (descriptor,)
+                disk.write(descriptor, octets)
+                if is_synced:
+                    disk.sync(descriptor)
+            disk.rename(new_data, files.data)
+            disk.rename(new_index, files.index)
+            if is_synced:
+                disk.sync_directory(files.directory)
+        except BaseException:
+            self.close()
+            for path in (new_data, new_index):
+                path.unlink(missing_ok=True)
+            if not files.index.exists():
+                files.data.unlink(missing_ok=True)
+            raise
+
+    def append(self, data: bytes, lines: bytes, is_synced: bool) -> None:
+        """Write octets, then the lines that name them.
+
+        Raises:
+            OSError: the segment must not be written to any more.
+        """
+        data_file, index_file = self._descriptors
+        if data:
+            self._disk.write(data_file, data)
+            if is_synced:
+                self._disk.sync(data_file)
+        self._disk.write(index_file, lines)
+        if is_synced:
+            self._disk.sync(index_file)
+
+    def sync(self) -> None:
+        """Wait until all is on the disk; nothing happens when it is closed."""
+        with self._closing:
+            for descriptor in self._descriptors:
+                self._disk.sync(descriptor)
+
+    def close(self) -> None:
+        with self._closing:
+            descriptors, self._descriptors = self._descriptors, ()
+            for descriptor in descriptors:
+                self._disk.close(descriptor)
+
+
+def list_segments(disk: Disk, directory: Path) -> list[SegmentFiles]:
+    """The segments in a directory, oldest first; those without an index are not among them."""
+    numbers = []
+    for name in disk.names(directory):
+        stem, dot, suffix = name.rpartition(".")
+        if dot + suffix == _INDEX and stem.isascii() and stem.isdigit():
+            numbers.append(int(stem))
+    return [SegmentFiles(directory, number) for number in sorted(numbers)]
+
+
+def remove_segment(disk: Disk, files: SegmentFiles) -> None:
+    """The index first: what no index names is not there."""
+    disk.remove(files.index)
+    disk.remove(files.data)
+
+
+def load_index(disk: Disk, files: SegmentFiles, registry: ElementRegistry) -> Index:
+    """What a segment's index says.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return read_index(disk.lines(files.index, MAX_LINE_OCTETS), registry)
+
+
+def read_octets(disk: Disk, files: SegmentFiles, pieces: Sequence[Piece]) -> list[bytes]:
+    """The pieces' octets, checked.
+
+    Raises:
+        DamagedError: a piece is cut, or its octets are not those that were written.
+        OSError: the file cannot be read.
+    """
+    found: list[bytes] = []
+    for piece in pieces:
+        try:
+            octets = disk.read(files.data, piece.offset, piece.length)
+        except FileNotFoundError:
+            raise DamagedError("the segment is not there") from None
+        if len(octets) != piece.length:
+            raise DamagedError("the segment is cut short")
+        if zlib.crc32(octets) != piece.checksum:
+            raise DamagedError("octets have changed")
+        found.append(octets)
+    return found
+
+
+def decode_slowly(octets: Sequence[bytes], pieces: Sequence[Piece], schemas: dict[int, FlowSchema]) -> Decoding:
+    """A batch of these pieces, without id, in steps of milliseconds.
+
+    Raises:
+        DamagedError: the octets are no rows, or the line with their schema is lost.
+    """
+    parts: list[FlowBatch] = []
+    for data, piece in zip(octets, pieces, strict=True):
+        schema = schemas.get(piece.template_id)
+        if schema is None:
+            raise DamagedError("the line with its schema is damaged")
+        layout = RowLayout(schema)
+        found = 0
+        for stretch in stretches(data):
+            parts.append(decode_piece(stretch, layout, piece.template_id, is_first_export=piece.is_first_export))
+            found += len(parts[-1])
+            yield
+        if found != piece.rows:
+            raise DamagedError("another number of rows than was written")
+    try:
+        return parts[0] if len(parts) == 1 else FlowBatch.concatenate(parts)
+    except ValueError:
+        raise DamagedError("pieces of different schemas, or of none") from None
+
+
+def read_batch(disk: Disk, files: SegmentFiles, pieces: Sequence[Piece], schemas: dict[int, FlowSchema]) -> FlowBatch:
+    """The rows of these pieces, without id.
+
+    Raises:
+        DamagedError: a piece is cut, or its octets are not those that were written.
+        OSError: the file cannot be read.
+    """
+    decoding = decode_slowly(read_octets(disk, files, pieces), pieces, schemas)
+    while True:
+        try:
+            next(decoding)
+        except StopIteration as stop:
+            batch: FlowBatch = stop.value
+            return batch

@@ -1,0 +1,297 @@
+"""Puts a lane's rows on the disk, or, while that takes nothing, keeps them in memory in their place.
+
+A write that failed may have left anything behind it, so its segment takes no more. The next one begins with the rows of
+every open batch: what the closed segment had of them counts no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Final, TypeVar
+
+import trio
+
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._pipeline.batcher import Batcher, Closed, Gathered
+from flowjoin._pipeline.health import Component
+from flowjoin._pipeline.spool.composing import Composer
+from flowjoin._pipeline.spool.disk import Disk
+from flowjoin._pipeline.spool.index import Batch, Head
+from flowjoin._pipeline.spool.read_cache import ReadCache
+from flowjoin._pipeline.spool.segments import SegmentFiles, SegmentWriter
+from flowjoin._pipeline.spool.settings import SpoolSettings
+from flowjoin._pipeline.spool.shelf import Segment, Shelf
+from flowjoin._pipeline.spool.threads import InThread
+from flowjoin.api._types import Batching, Logger
+
+__all__ = ["SpoolWriter"]
+
+T = TypeVar("T")
+
+_DISK_RETRY_SECONDS: Final = 2.0
+_LINES_PER_SEGMENT: Final = 16_384  # known while a segment is written to or read from
+
+
+class SpoolWriter:
+    """Gathers rows into batches and writes them; one call of ``write`` at a time.
+
+    Attributes:
+        newest: the last segment on the disk: what it has of open batches counts.
+        closing_rows: of batches that are closed and not yet on the shelf.
+        is_unsynced: something was written since this was last set to False.
+    """
+
+    def __init__(
+        self,
+        settings: SpoolSettings,
+        batching: Batching,
+        shelf: Shelf,
+        cache: ReadCache,
+        *,
+        head: Head,
+        epoch: int,
+        disk: Disk,
+        component: Component,
+        log: Logger,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        run: InThread,
+    ) -> None:
+        """Connect the parts; ``head`` has the number of the next segment."""
+        self._run = run
+        self.newest: Segment | None = None
+        self.closing_rows = 0
+        self.is_unsynced = False
+        self._settings = settings
+        self._batcher = Batcher(batching)
+        self._shelf = shelf
+        self._cache = cache
+        self._head = head
+        self._epoch = epoch
+        self._disk = disk
+        self._component = component
+        self._log = log
+        self._clock = clock
+        self._wall = wall
+        self._sequence = 0
+        self._composer: Composer | None = None
+        self._files: SegmentWriter | None = None
+        self._segment: Segment | None = None  # that is written to
+        self._are_open_rows_written = True
+        self._retry_at = -inf
+        self._is_failing = False
+        self._limiter = trio.CapacityLimiter(1)
+
+    @property
+    def open_rows(self) -> int:
+        """Rows of batches that are not closed."""
+        return self._batcher.rows
+
+    @property
+    def open_octets(self) -> int:
+        return self._batcher.octets
+
+    @property
+    def spooled_open_rows(self) -> int:
+        """Of them, on the disk."""
+        return self._batcher.rows if self._are_open_rows_written else 0
+
+    @property
+    def may_need_newest(self) -> bool:
+        """Whether the last segment on the disk has rows that are nowhere else there."""
+        return bool(self._batcher.rows or self.closing_rows or self._is_failing)
+
+    @property
+    def due_at(self) -> float:
+        """When an open batch is to be closed, if somebody wants one."""
+        deadline = self._batcher.deadline
+        return inf if deadline is None else deadline
+
+    async def write(self, batches: Sequence[FlowBatch], *, is_wanted: bool, flush: bool) -> None:
+        """Take rows; close batches that are full, and those due if one is wanted; all of them with ``flush``.
+
+        Not to be cancelled but at the very end: what was being written is then in memory only.
+        """
+        now = self._clock()
+        steps: list[Gathered | Closed] = []
+        for batch in batches:
+            steps += self._batcher.feed(batch, now)
+        while (is_wanted or flush) and (due := self._batcher.close_due(now, flush=flush)) is not None:
+            steps.append(due)
+        if not steps:
+            return
+        closed = [step for step in steps if isinstance(step, Closed)]
+        self.closing_rows = sum(len(step.batch) for step in closed)
+        first_sequence = self._sequence + 1
+        self._sequence += len(closed)
+        entries: list[Batch] | None = None
+        if now >= self._retry_at:
+            try:
+                entries = await self._write(steps, first_sequence)
+            except OSError as exc:
+                await self._failed(exc)
+        if entries is None:
+            self._are_open_rows_written = False
+            self._keep_in_memory([step.batch for step in closed], first_sequence)
+        else:
+            self._are_open_rows_written = True
+            assert self._segment is not None, "it was written to"
+            self._publish(self._segment, entries, [step.batch for step in closed])
+        self.closing_rows = 0
+
+    def must_roll(self, exc: OSError) -> None:
+        """What was written may not be on the disk: the next write goes to another segment."""
+        self._composer = None
+        self._degraded(exc)
+
+    def retire_before(self, wall: float) -> None:
+        """Write no more to a segment that was written to last before that time."""
+        is_writing = self._composer is None
+        if not is_writing and self._segment is not None and self._segment.last_at < wall:
+            self._composer = None
+            self._segment.is_open = False
+
+    async def sync(self, limiter: trio.CapacityLimiter) -> None:
+        """Wait until all that was written is on the disk.
+
+        Raises:
+            OSError: it may not be.
+        """
+        if self._files is not None:
+            await self._run(self._files.sync, limiter=limiter)
+
+    async def seal(self) -> None:
+        """The segment takes no more."""
+        files, self._files = self._files, None
+        self._composer = None
+        if self._segment is not None:
+            self._segment.is_open = False
+            self._shelf.forget_batches(self._shelf.first())
+            self._segment = None
+        if files is not None:
+            try:
+                await self._in_thread(partial(_finish, files, self._settings.sync != "never"))
+            except OSError as exc:
+                self._degraded(exc)
+
+    async def _write(self, steps: list[Gathered | Closed], sequence: int) -> list[Batch]:
+        wall = self._wall()
+        composer = self._composer
+        is_new = composer is None or self._is_full(composer, wall)
+        if is_new:
+            await self.seal()
+            steps = _whole([*(step for step in steps if isinstance(step, Closed)), *self._batcher.open_batches()])
+            composer = Composer(self._head, wall)
+        assert composer is not None
+        self._composer = None  # until all is well
+        entries: list[Batch] = []
+        for step in steps:
+            if isinstance(step, Closed):
+                entries.append(composer.close(step.group, self._epoch, sequence))
+                sequence += 1
+            else:
+                for _ in composer.add(step.group, step.rows, wall):
+                    await trio.lowlevel.checkpoint()
+        data, lines = composer.take()
+        if is_new:
+            await self._create(composer, data, lines, wall)
+        else:
+            assert self._files is not None, "a composer that is kept has its files"
+            await self._in_thread(partial(self._files.append, data, lines, self._settings.is_synced))
+        self._composer = composer
+        self.is_unsynced = True
+        assert self._segment is not None
+        self._segment.octets = composer.octets
+        self._segment.last_at = wall
+        self._segment.schemas = composer.schemas
+        if self._is_failing:
+            self._is_failing = False
+            self._log.info("spool_recovered")
+        self._component.recovered()
+        return entries
+
+    async def _create(self, composer: Composer, data: bytes, lines: bytes, wall: float) -> None:
+        files = SegmentFiles(self._settings.directory, self._head.segment)
+        # If there are open batches their rows leave the segment before: that must not be undone by a loss of power.
+        is_synced = self._settings.sync != "never"
+        self._files = await self._in_thread(partial(SegmentWriter, self._disk, files, data, lines, is_synced))
+        self._segment = self._new_segment(files, wall)
+        self._segment.is_open = True
+        self._segment.published = 0
+        self.newest = self._segment
+
+    def _new_segment(self, files: SegmentFiles | None, wall: float) -> Segment:
+        segment = Segment(
+            number=self._head.segment,
+            files=files,
+            instance_id=self._head.instance_id,
+            lane=self._head.lane,
+            first_at=wall,
+            last_at=wall,
+        )
+        self._head = replace(self._head, segment=self._head.segment + 1)
+        self._shelf.append(segment)
+        return segment
+
+    def _is_full(self, composer: Composer, wall: float) -> bool:
+        assert self._segment is not None
+        return (
+            composer.octets >= self._settings.segment_octets
+            or composer.lines >= _LINES_PER_SEGMENT
+            or not composer.has_room_for_schemas
+            or wall >= self._segment.first_at + self._settings.segment_age
+        )
+
+    def _publish(self, segment: Segment, entries: Sequence[Batch], batches: Sequence[FlowBatch]) -> None:
+        for entry, batch in zip(entries, batches, strict=True):
+            segment.rows += entry.rows
+            assert segment.batches is not None, "known while it is written to"
+            segment.batches.append(entry)
+            segment.published = entry.ordinal + 1
+            room = self._settings.memory_octets - self._batcher.octets - self._shelf.memory_octets
+            self._cache.put(segment.number, entry.ordinal, batch, room)
+
+    def _keep_in_memory(self, batches: Sequence[FlowBatch], sequence: int) -> None:
+        if not batches:
+            return
+        segment = self._shelf.last()
+        if segment is None or segment.files is not None:
+            segment = self._new_segment(None, self._wall())
+        for batch in batches:
+            segment.keep(batch, self._epoch, sequence)
+            sequence += 1
+
+    async def _failed(self, exc: OSError) -> None:
+        self._retry_at = self._clock() + _DISK_RETRY_SECONDS
+        self._degraded(exc)
+        await self.seal()
+
+    def _degraded(self, exc: OSError) -> None:
+        self._component.failed(exc)
+        if not self._is_failing:
+            self._log.error("spool_failed", problem=str(exc), consequence="batches are kept in memory only")
+        self._is_failing = True
+
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        return await self._run(function, limiter=self._limiter, abandon_on_cancel=True)
+
+
+def _whole(steps: Sequence[Gathered | Closed]) -> list[Gathered | Closed]:
+    """With all rows of each batch that is closed, which an earlier segment may have had in part."""
+    whole: list[Gathered | Closed] = []
+    for step in steps:
+        if isinstance(step, Closed):
+            whole.append(Gathered(step.group, step.batch))
+        whole.append(step)
+    return whole
+
+
+def _finish(files: SegmentWriter, is_synced: bool) -> None:
+    try:
+        if is_synced:
+            files.sync()
+    finally:
+        files.close()
