@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from flowjoin._telemetry.logs import LogFormat, Logs
+from flowjoin._telemetry.logs import LogFormat, Logs, redacted
 
 
 class Clock:
@@ -208,3 +208,9 @@ def test_an_answer_to_an_operator_is_never_suppressed() -> None:
 
     assert stream.getvalue().count("configuration_unchanged") == 3
     assert "is_answer" not in stream.getvalue()
+
+
+def test_the_passwords_of_urls_in_a_text_of_others_are_hidden() -> None:
+    said = redacted("ConnectionError: https://ada:geheim@example.org:8123/x refused, so did tcp://example.org")
+    assert "geheim" not in said
+    assert "example.org:8123/x refused, so did tcp://example.org" in said

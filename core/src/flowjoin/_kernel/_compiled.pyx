@@ -21,7 +21,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from flowjoin._kernel import flow_table
+from flowjoin._kernel import flow_table, python_kernel
 from flowjoin._kernel.aggregated import _LEADING as AGGREGATED_LEADING
 from flowjoin._kernel.aggregated import AggregatedFlows
 from flowjoin._kernel.flow_keys import key_of, matches
@@ -33,7 +33,6 @@ from flowjoin._kernel.plain import _DELTAS as PLAIN_DELTAS
 from flowjoin._kernel.plain import _LEADING as PLAIN_LEADING
 from flowjoin._kernel.plain import _TOTALS as PLAIN_TOTALS
 from flowjoin._kernel.plain import PlainFlows
-from flowjoin._kernel.python_kernel import DUE_ROWS
 from flowjoin._kernel.rows import positions_of
 from flowjoin._kernel.store_enriched import EnrichedColumns
 from flowjoin._kernel.tally import Tally, add_bounded

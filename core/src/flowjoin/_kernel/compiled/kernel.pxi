@@ -77,6 +77,7 @@ cdef class CompiledKernel:
     cdef Plain plain
     cdef list layouts
     cdef bint is_enriched
+    cdef uint32_t due_rows
     cdef double now
     cdef dict sessions  # by identity: (session, Session)
     cdef object last_session
@@ -92,6 +93,7 @@ cdef class CompiledKernel:
         self.decoder = decoder
         self.tally = Tally()
         self.is_enriched = is_enriched
+        self.due_rows = python_kernel.DUE_ROWS
         self.strings = Strings(limits.string_octets, seeds)
         self.layouts = []
         self.rules = []
@@ -151,12 +153,12 @@ cdef class CompiledKernel:
                 (<Session>state.compiled).forget()
             for data_set in data_sets:
                 self.merge_decoded(data_set, session, now)
-        if notices is None and self.table.departed_count < DUE_ROWS:
+        if notices is None and self.table.departed_count < self.due_rows:
             return NOTHING_MET
         return IngestResult(
             faulty=notices.faulty if notices is not None else (),
             notices=notices.all if notices is not None else (),
-            is_due=self.table.departed_count >= DUE_ROWS,
+            is_due=self.table.departed_count >= self.due_rows,
         )
 
     cdef bint receive(self, object message, object session, double now) except -1:
