@@ -2,7 +2,8 @@
 
 Targets: ``decoder``, ``framer``, ``capture`` (pcap, pcapng, IPFIX Files), ``ingest`` (both forms of the kernel side by
 side: they must not part). Nothing but the decoder's own error may come out, however hostile the octets; libFuzzer
-itself watches time and memory. Only the plain-Python code guides the search; the compiled form goes where its twin does.
+itself watches time and memory. Only the plain-Python code guides the search: the compiled form goes where its twin
+goes.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ flowjoin_lane_held_rows{name="away"} 70.0
 flowjoin_kernel_records_rejected_total{reason="time_absent"} 9.0
 flowjoin_kernel_records_rejected_total{reason="table_full"} 0.0
 flowjoin_lane_dropped_rows_total{name="away"} 3.0
+flowjoin_lane_spooled_rows{name="away"} 60.0
+flowjoin_lane_spool_octets{name="away"} 9000.0
 """
 HEALTH = {
     "phase": "ready",
@@ -63,6 +65,7 @@ def test_a_lanes_lag_is_how_long_it_takes_to_deliver_what_it_holds() -> None:
     audit, away = view_of(*readings(), HEALTH).lanes
     assert (audit.name, audit.delivered_per_second, audit.held, audit.lag_seconds) == ("audit", 20, 20, 1)
     assert (away.held, away.lag_seconds, away.dropped) == (70, None, 3)
+    assert (audit.spool_octets, away.spooled, away.spool_octets) == (0, 60, 9000)
 
 
 def test_what_was_lost_is_told_with_its_reason_and_what_was_not_is_left_out() -> None:

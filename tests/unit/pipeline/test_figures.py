@@ -1,13 +1,20 @@
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
+from typing import Any, cast
 
-from flowjoin._api_server.figures import Compatibility
+import pytest
+import trio
+import trio.testing
+
+from flowjoin._api_server.figures import Compatibility, Phase
 from flowjoin._collector.metrics import CollectorStatistics
+from flowjoin._config.load import load_config
 from flowjoin._kernel.interface import KernelStatistics
 from flowjoin._pipeline.books import Books
-from flowjoin._pipeline.figures import record_metrics
-from flowjoin._pipeline.lane import LaneBooks
+from flowjoin._pipeline.figures import PipelineFigures, record_metrics
+from flowjoin._pipeline.health import HealthTable
+from flowjoin._pipeline.lane_queue import LaneBooks
 
 
 def lane(delivered: int) -> LaneBooks:
@@ -52,3 +59,27 @@ def test_in_proxy_mode_no_flow_is_held_though_rows_may_wait() -> None:
 def test_without_a_lane_rows_are_accepted_when_they_leave() -> None:
     books = Books(kernel=KernelStatistics(), rows=9)
     assert record_metrics(books, "antrea-2.3", "Aggregate", [])["numRecordsExported"] == 9
+
+
+def figures_of(health: HealthTable) -> PipelineFigures:
+    return PipelineFigures(cast(Any, SimpleNamespace(health=health)), load_config("").config)
+
+
+def test_a_component_that_fails_is_shown_with_its_problem_and_without_passwords() -> None:
+    health = HealthTable(lambda: 0.0)
+    health.add("exporters", "db").failed(OSError("http://ada:geheim@example.org refused"))
+    (state,) = figures_of(health).components()
+    assert (state.name, state.state, state.failures) == ("exporters/db", "degraded", 1)
+    assert "example.org refused" in state.problem
+    assert "geheim" not in state.problem
+
+
+async def test_it_is_ready_while_the_pipeline_runs_its_companions() -> None:
+    figures = figures_of(HealthTable(lambda: 0.0))
+    phases = [figures.phase]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(figures.while_ready, ())
+        await trio.testing.wait_all_tasks_blocked()
+        phases.append(figures.phase)
+        nursery.cancel_scope.cancel()
+    assert [*phases, figures.phase] == [Phase.STARTING, Phase.READY, Phase.STOPPING]

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from flowjoin._telemetry.logs import LogFormat, Logs
+from flowjoin._telemetry.logs import LogFormat, Logs, redacted
 
 
 class Clock:
@@ -187,3 +187,9 @@ def test_whatever_a_plugin_logs_is_one_line_and_valid_json(log_format: LogFormat
     assert "event" in line
     if log_format == "json":
         assert json.loads(line, parse_constant=pytest.fail)["event"] == "event"
+
+
+def test_the_passwords_of_urls_in_a_text_of_others_are_hidden() -> None:
+    said = redacted("ConnectionError: https://ada:geheim@example.org:8123/x refused, so did tcp://example.org")
+    assert "geheim" not in said
+    assert "example.org:8123/x refused, so did tcp://example.org" in said

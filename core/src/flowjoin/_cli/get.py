@@ -93,10 +93,13 @@ def _print_flows(server: Endpoint, arguments: argparse.Namespace) -> None:
 
 
 def _write_array(records: Any) -> None:
-    """One array, an object a line, each written when it comes: there may be a million."""
+    """One array, an object a line, each written when it comes: there may be a million.
+
+    In ASCII, because names from the network must not steer a terminal.
+    """
     opening = "["
     for record in records:
-        sys.stdout.write(f"{opening}{json.dumps(record, ensure_ascii=False)}")
+        sys.stdout.write(f"{opening}{json.dumps(record)}")
         opening = ",\n "
     sys.stdout.write("[]\n" if opening == "[" else "]\n")
 

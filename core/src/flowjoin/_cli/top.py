@@ -125,13 +125,14 @@ def _draw(view: TopView, server: Endpoint) -> RenderableType:
             _short(collector.messages_per_second),
             _short(collector.octets_per_second),
         )
-    lanes = _table("exporter", "in/s", "out/s", "held", "lag", "delivered", "dropped", "dead", "failures")
+    lanes = _table("exporter", "in/s", "out/s", "held", "spool", "lag", "delivered", "dropped", "dead", "failures")
     for lane in view.lanes:
         lanes.add_row(
             Text(lane.name),
             _short(lane.rows_per_second),
             _short(lane.delivered_per_second),
             f"{lane.held:,}",
+            f"{_short(lane.spool_octets)}B" if lane.spool_octets else "-",
             "stands" if lane.lag_seconds is None else f"{lane.lag_seconds:,.1f}s",
             *(f"{count:,}" for count in (lane.delivered, lane.dropped, lane.dead_lettered, lane.failures)),
         )

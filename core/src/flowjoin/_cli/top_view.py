@@ -83,6 +83,8 @@ class LaneView:
 
     Attributes:
         lag_seconds: how long what is held takes at the present rate of delivery; None while nothing is delivered.
+        spooled: of those held, rows that outlive the process.
+        spool_octets: size of the lane's spool.
     """
 
     name: str
@@ -90,6 +92,8 @@ class LaneView:
     delivered_per_second: float
     held: int
     lag_seconds: float | None
+    spooled: int
+    spool_octets: int
     delivered: int
     dropped: int
     dead_lettered: int
@@ -200,6 +204,8 @@ def _lane(labels: Labels, after: Reading, rate: Any) -> LaneView:
         delivered_per_second=delivered,
         held=held,
         lag_seconds=lag,
+        spooled=count("flowjoin_lane_spooled_rows"),
+        spool_octets=count("flowjoin_lane_spool_octets"),
         delivered=count("flowjoin_lane_delivered_rows_total"),
         dropped=count("flowjoin_lane_dropped_rows_total"),
         dead_lettered=count("flowjoin_lane_dead_lettered_rows_total"),

@@ -15,6 +15,7 @@ from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.books import Books
+from flowjoin._telemetry.logs import redacted
 
 __all__ = ["PipelineFigures", "record_metrics"]
 
@@ -39,7 +40,9 @@ class PipelineFigures:
 
     def components(self) -> Sequence[ComponentState]:
         return [
-            ComponentState(name=row.component, state=row.state.value, problem=row.problem, failures=row.failures)
+            ComponentState(
+                name=row.component, state=row.state.value, problem=redacted(row.problem), failures=row.failures
+            )
             for row in self._pipeline.health.snapshot()
         ]
 

@@ -20,7 +20,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 from flowjoin._model.errors import said_by
 from flowjoin._telemetry.rate_limit import RateLimit
 
-__all__ = ["LogFormat", "LogLevel", "Logs"]
+__all__ = ["LogFormat", "LogLevel", "Logs", "redacted"]
 
 LogFormat = Literal["console", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -130,14 +130,19 @@ class Logs:
         return entry
 
 
+def redacted(text: str) -> str:
+    """A text of others, such as an error's, without the passwords of the URLs in it."""
+    return _SECRET_IN_URL.sub(_HIDDEN, text)
+
+
 def _redact(_logger: WrappedLogger, _method: str, entry: EventDict) -> EventDict:
     for key, value in entry.items():
         if _SECRET_KEYS.search(key):
             entry[key] = _HIDDEN
         elif isinstance(value, str):
-            entry[key] = _SECRET_IN_URL.sub(_HIDDEN, value)
+            entry[key] = redacted(value)
         elif isinstance(value, BaseException):
-            entry[key] = _SECRET_IN_URL.sub(_HIDDEN, f"{type(value).__name__}: {said_by(value)}")
+            entry[key] = redacted(f"{type(value).__name__}: {said_by(value)}")
     return entry
 
 
