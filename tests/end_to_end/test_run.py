@@ -381,6 +381,8 @@ def test_what_a_killed_run_had_spooled_is_in_the_log_of_the_next_once(run: Run, 
     )
     program = run("-c", str(path))
     (address,) = program.wait_line("ready")["addresses"]
+    if '"exporter_opened"' not in program.text:
+        program.wait_line("exporter_opened")
     blocked.rename(tmp_path / "elsewhere")
     blocked.touch()  # a file where the directory was: nothing can be written
     send(address, TrafficConfig(nodes=2, flows=50))
