@@ -124,7 +124,8 @@ def test_the_figures_are_the_books(start: Start) -> None:
     assert counters.get("numRecordsExported", 0) <= TRAFFIC.flows
     assert counters["withLogExporter"] is True
     assert counters.keys().isdisjoint({"withS3Exporter", "numRecordsDropped", "numConnToCollector"})
-    assert {row["component"] for row in health["components"]} == {"exporters/log", "spools/log", "core/api"}
+    components = {"configuration/file", "exporters/log", "spools/log", "core/api"}
+    assert {row["component"] for row in health["components"]} == components
     assert f"{records_of(TRAFFIC):,} received" in said
     assert "300 created: 300 exported to the end" in said
 
