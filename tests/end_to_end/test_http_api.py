@@ -293,6 +293,7 @@ def test_flow_records_are_printed_in_antctls_columns(start: Start) -> None:
 def test_record_metrics_are_printed_in_antctls_columns(start: Start, compatibility: str, counts_drops: bool) -> None:
     api = start(f"compatibility: {compatibility}\n")
     send(api.collector, TRAFFIC)
+    api.wait(lambda: api.json("/recordmetrics").get("numRecordsExported") == TRAFFIC.flows)  # no figure moves any more
     printed = flowjoin("get", "recordmetrics", "--server", api.address, "--output", "csv")
     as_json = flowjoin("get", "recordmetrics", "--server", api.address, "--output", "json")
     counters = api.json("/recordmetrics")
