@@ -62,7 +62,7 @@ def test_without_a_lane_rows_are_accepted_when_they_leave() -> None:
 
 
 def figures_of(health: HealthTable) -> PipelineFigures:
-    return PipelineFigures(cast(Any, SimpleNamespace(health=health)), load_config("").config)
+    return PipelineFigures(cast(Any, SimpleNamespace(health=health, config=load_config("").config)))
 
 
 def test_a_component_that_fails_is_shown_with_its_problem_and_without_passwords() -> None:
