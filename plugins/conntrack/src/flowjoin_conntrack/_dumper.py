@@ -76,7 +76,7 @@ class NetlinkDumper:
             await netlink.send(dump_request(family, zone=zone, sequence=1))
             while True:
                 datagram = await netlink.recv(_DATAGRAM)
-                rows = []
+                rows: list[bytes] = []
                 for message in messages(datagram):
                     is_interrupted |= message.is_interrupted
                     if message.kind is MessageKind.DONE:

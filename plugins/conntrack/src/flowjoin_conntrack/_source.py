@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
@@ -55,7 +55,7 @@ async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> Asy
 
 
 def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
-    def optional(protocol: type[ProtocolT]) -> ProtocolT | None:
+    def optional(protocol: Callable[..., ProtocolT]) -> ProtocolT | None:
         try:
             return context.lookup(protocol)
         except ConfigError:

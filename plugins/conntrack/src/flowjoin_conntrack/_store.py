@@ -1,8 +1,8 @@
 """Which connections are known, which are due, and what has changed since their last export.
 
-Pure: told what a poll or an event saw and what time it is; gives what is to be exported. A connection is exported when
-it is first seen changing for ``active_timeout``, when it has been still for ``idle_timeout``, and for a last time when it is
-over; between exports nothing is done for a connection that did not change but to compare its row.
+Pure: told what a poll or an event saw and what time it is; gives what is to be exported. A connection that changes is
+exported every active timeout, one that is still once more and then left alone, one that is over for the last time.
+Between exports nothing is done for a connection that did not change but to compare its row.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ class _Flow(Generic[MetaT]):
 
     def has_changed(self) -> bool:
         """Whether the last export is not the whole truth any more."""
-        _, tcp_state, packets, _, reverse_packets, _ = _TAIL.unpack_from(self.row, _TAIL_AT)
+        tail: tuple[int, ...] = _TAIL.unpack_from(self.row, _TAIL_AT)
+        _, tcp_state, packets, _, reverse_packets, _ = tail
         return (
             packets > self.before.packets
             or reverse_packets > self.before.reverse_packets
