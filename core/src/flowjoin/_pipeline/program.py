@@ -76,7 +76,19 @@ def run_program(
         running: list[Pipeline] = []
         early = EarlySignals()
         early.note()
-        main = partial(_main, bound, state, logs, form, companions, running, file=file, early=early, out=out)
+        main = partial(
+            _main,
+            bound,
+            state,
+            logs,
+            form,
+            companions,
+            running,
+            file=file,
+            early=early,
+            out=out,
+            namespace=environment.get("POD_NAMESPACE") or "flow-aggregator",
+        )
         try:
             outcome = trio.run(main)
         except BaseException as exc:
@@ -119,6 +131,7 @@ async def _main(
     file: ConfigurationFile | None,
     early: EarlySignals,
     out: TextIO,
+    namespace: str,
 ) -> Outcome:
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
@@ -160,7 +173,12 @@ async def _main(
         log = logs.logger(component="api")
         await nursery.start(serve_api, bound.config.api_server, figures, pipeline.health, log)
         outcome = await run_pipeline(
-            pipeline, bound.config, stop, companions=(*companions, figures.while_ready), reloader=reloader
+            pipeline,
+            bound.config,
+            stop,
+            companions=(*companions, figures.while_ready),
+            reloader=reloader,
+            namespace=namespace,
         )
         nursery.cancel_scope.cancel()
     if memory is not None:
