@@ -45,7 +45,7 @@ exporters: [{{type: log, path: {tmp_path}/flows.csv}}]
 """,
     )
     program = run("-c", str(file))
-    address = program.wait_line("ready")["addresses"][0]
+    address = program.wait_line("ready")["addresses"][0].rpartition("/")[2]
     if "certificate_replaced" not in program.text:  # the two come in any order
         program.wait_line("certificate_replaced")
     pki = tmp_path / "state" / "certificates"
@@ -90,7 +90,7 @@ exporters: [{{type: log, path: {tmp_path}/flows.csv}}]
 """,
     )
     receiving = run("-c", str(centre))
-    address = receiving.wait_line("ready")["addresses"][0]
+    address = receiving.wait_line("ready")["addresses"][0].rpartition("/")[2]
     edge = configured(
         tmp_path / "edge.yaml",
         f"""
@@ -105,7 +105,7 @@ exporters:
 """,
     )
     sending = run("-c", str(edge))
-    to = sending.wait_line("ready")["addresses"][0]
+    to = sending.wait_line("ready")["addresses"][0].rpartition("/")[2]
     done = flowjoin("generate", "--to", f"tcp://{to}", "--flows", 200, "--output", "json")
     assert done.returncode == 0, done.stderr
     sending.process.send_signal(signal.SIGTERM)

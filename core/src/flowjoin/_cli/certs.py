@@ -15,7 +15,7 @@ from flowjoin._certificates.inventory import Held, read_directory
 from flowjoin._certificates.profiles import VALIDITY, Pair, make_authority, make_client, make_server
 from flowjoin._certificates.renewal import authority_problem
 from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
-from flowjoin._cli.output import add_output_argument, write_rows
+from flowjoin._cli.output import Cell, add_output_argument, write_rows
 from flowjoin._config.durations import parse_duration
 
 __all__ = ["add_arguments", "run"]
@@ -108,7 +108,7 @@ def _issue(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     held = read_directory(arguments.directory, _now())
-    rows = [
+    rows: list[dict[str, Cell]] = [
         {
             "file": each.file,
             "kind": each.kind,
