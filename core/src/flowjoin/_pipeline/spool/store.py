@@ -163,6 +163,11 @@ class SpoolStore:
         return self._delivery.head.current if self._delivery.head.is_exporting else None
 
     @property
+    def sequence(self) -> int:
+        """Of the last batch that was closed; 0 before the first of this run."""
+        return self._writer.sequence
+
+    @property
     def octets(self) -> int:
         """On the disk."""
         return self._shelf.octets
