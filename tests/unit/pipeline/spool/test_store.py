@@ -497,7 +497,9 @@ async def test_memory_is_bounded_while_the_disk_takes_nothing(tmp_path, autojump
 
 
 async def test_who_waits_for_room_costs_nobody_a_row_however_slow_the_disk_is(tmp_path, autojump_clock) -> None:
-    bench = SpoolBench(MemoryExporter([for_ever]).open, tmp_path / "audit", memory_octets=65_536)
+    bench = SpoolBench(
+        MemoryExporter([for_ever]).open, tmp_path / "audit", memory_octets=65_536, batching=Batching(records=50)
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.lane.run)
         for number in range(100):
