@@ -22,6 +22,10 @@ cdef extern from "compiled/octets.h" nogil:
     uint32_t hash_octets(const uint8_t* at, size_t size, const uint64_t* seeds) noexcept
 
 
+cdef extern from "compiled/pages.h" nogil:
+    void want_pages(void* block, size_t octets) noexcept
+
+
 cdef void* grown(void* block, size_t octets) except NULL:
     cdef void* larger = realloc(block, octets)
     if larger == NULL:
