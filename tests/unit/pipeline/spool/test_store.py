@@ -75,6 +75,19 @@ async def test_what_was_not_delivered_comes_again_with_the_same_id_and_rows(tmp_
     assert second.books.held == 0
 
 
+async def test_rows_that_an_earlier_run_left_have_waited_since_they_were_written(tmp_path, autojump_clock) -> None:
+    batching = Batching(interval=1000)
+    first = SpoolBench(MemoryExporter().open, tmp_path / "audit", batching=batching)
+    first.lane.offer(batch_of(1, 2))
+    await first.run_for(1)
+    second = SpoolBench(MemoryExporter().open, tmp_path / "audit", epoch=2, batching=batching)
+    await trio.sleep(50)
+    second.lane.offer(batch_of(3))
+    await second.run_for(100)
+    assert second.books.held == 3
+    assert second.books.lag >= 150
+
+
 async def test_rows_of_open_batches_outlive_the_process(tmp_path, autojump_clock) -> None:
     batching = Batching(interval=1000)
     first = SpoolBench(MemoryExporter().open, tmp_path / "audit", batching=batching)

@@ -131,6 +131,7 @@ class SpoolStore:
         reader = SegmentReader(self._disk, registry, run=run, component=component, log=log)
         self._ledger = Ledger()
         self._delivery = Delivery(self._shelf, self._cache, reader, self._settlement, self._ledger, log)
+        self.restored_since: float | None = None
         self._is_wanted = self._is_flushing = self._is_ending = self._is_restored = False
         self._has_changed = trio.Event()  # the settings
         self._work = trio.Event()
@@ -180,6 +181,7 @@ class SpoolStore:
             held=self.held,
             batches=self._delivery.head.batches,
             failures=self._delivery.head.failures,
+            retried=self._delivery.head.retried,
             restored=self._ledger.restored,
             damaged=self._ledger.damaged,
             spooled=spooled,
@@ -316,6 +318,9 @@ class SpoolStore:
         self._ledger.restored += found.rows + found.damaged_rows
         self._ledger.dropped += found.damaged_rows
         self._ledger.damaged += found.damaged_rows
+        written_at = [segment.first_at for segment in found.segments if segment.first_at]
+        age = max(0.0, self._wall() - min(written_at, default=self._wall()))
+        self.restored_since = self._clock() - age
         self._is_restored = True
         if found.rows or found.damaged_rows or found.damaged_lines:
             self._log.info("spool_restored", rows=found.rows, segments=len(found.segments))
