@@ -76,10 +76,12 @@ class Outcome:
 
     Attributes:
         books: at the end.
-        is_complete: every ready flow left the table, and every row its lane, or it is in a spool.
+        has_left_the_table: every ready flow did, as far as it went.
+        is_complete: and every row its lane, or it is in a spool.
     """
 
     books: Books
+    has_left_the_table: bool
     is_complete: bool
 
     @property
@@ -148,10 +150,12 @@ async def run_pipeline(
                 pipeline.allow(None)  # whole tables leave at their own pace
                 patience = pipeline.config.shutdown_grace_period * _PATIENCE_SHARE
                 pipeline.outlets.be_patient_until(trio.current_time() + patience)
-                await pipeline.aggregation.finish()
+                await (pipeline.aggregation.flush() if pipeline.keeps_flows else pipeline.aggregation.finish())
                 has_left_the_table = True
     books = pipeline.books()
-    return Outcome(books=books, is_complete=has_left_the_table and not books.unkept)
+    return Outcome(
+        books=books, has_left_the_table=has_left_the_table, is_complete=has_left_the_table and not books.unkept
+    )
 
 
 @asynccontextmanager

@@ -438,6 +438,20 @@ async def test_memory_is_bounded_while_the_disk_takes_nothing(tmp_path, autojump
         nursery.cancel_scope.cancel()
 
 
+async def test_who_waits_for_room_costs_nobody_a_row_however_slow_the_disk_is(tmp_path, autojump_clock) -> None:
+    bench = SpoolBench(
+        MemoryExporter([for_ever]).open, tmp_path / "audit", memory_octets=65_536, batching=Batching(records=50)
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(100):
+            await bench.lane.wait_room()
+            bench.lane.offer(batch_of(*range(number * 100, number * 100 + 100)))
+        assert bench.books.dropped == 0
+        assert bench.store._memory_octets <= 65_536 + batch_of(*range(100)).octets
+        nursery.cancel_scope.cancel()
+
+
 async def test_changed_batching_cuts_no_batch_again(tmp_path, autojump_clock) -> None:
     first = SpoolBench(MemoryExporter([for_ever]).open, tmp_path / "audit", batching=Batching(records=4))
     first.lane.offer(batch_of(*range(12)))
