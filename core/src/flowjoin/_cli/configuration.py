@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 
 from flowjoin._cli.printable import printable
 from flowjoin._config.file import parse_file, read_file
@@ -28,9 +29,9 @@ def read_config(path: str, *, strict: bool = False) -> LoadedConfig:
     return parse_file(read_file(path), path, strict=strict)
 
 
-def say_notices(loaded: LoadedConfig) -> None:
+def say_notices(notices: Iterable[Notice]) -> None:
     """Print what there is to say about a good configuration."""
-    for notice in loaded.warnings:
+    for notice in notices:
         print(_line(notice), file=sys.stderr)
 
 

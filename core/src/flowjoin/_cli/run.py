@@ -7,10 +7,12 @@ import dataclasses
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from flowjoin._certificates.configured import check_files
 from flowjoin._cli.commands import EXIT_UNUSABLE, CommandError
 from flowjoin._cli.configuration import add_config_argument, log_format, make_logs, say_notices
 from flowjoin._cli.demo import DEMO_CONFIG, INTRODUCTION, send_demo_traffic
@@ -51,8 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     path: str = arguments.config
     octets = read_file(path)
     loaded = parse_file(octets, path)
-    say_notices(loaded)
+    say_notices(loaded.warnings)
     loaded.require_available()
+    say_notices(check_files(loaded, time.time()))
     return _run(loaded, octets=octets, path=path)
 
 
