@@ -289,6 +289,8 @@ class _Loading:
     def _notes(self, config: Config) -> None:
         if not config.exporters:
             self._note("info", "No collector / sink has been configured, so no flow data will be exported")
+        if config.checkpoint != "none" and config.mode == "Proxy":
+            self._note("info", "has no effect in Proxy mode, which stores no flows", "checkpoint")
         if config.flow_stream_service.enable:
             self._note("warning", "the stream service is not available in this version", "flowStreamService.enable")
 

@@ -110,6 +110,11 @@ class LaneQueue:
         self._batcher.change(batching)
 
     @property
+    def sequence(self) -> int:
+        """Of the last batch that was closed."""
+        return self._sequence
+
+    @property
     def held(self) -> int:
         """Rows that wait, or are being exported."""
         return self._batcher.rows + self._closed_rows + self._head.rows
