@@ -18,6 +18,7 @@ from flowjoin._kernel.interface import RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
+from flowjoin._pipeline.cluster_identity import with_cluster_uuid
 from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.figures import PipelineFigures
@@ -120,6 +121,7 @@ async def _main(
     early: EarlySignals,
     out: TextIO,
 ) -> Outcome:
+    state = await with_cluster_uuid(bound, state, logs)
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
         bound,

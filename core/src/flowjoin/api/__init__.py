@@ -25,6 +25,8 @@ from flowjoin._model.information_element import (
 )
 from flowjoin.api._hookspecs import hookimpl
 from flowjoin.api._lookups import (
+    ClientCredentials,
+    ClientCredentialsLookup,
     Node,
     NodeLookup,
     Pod,
@@ -38,6 +40,7 @@ from flowjoin.api._lookups import (
 from flowjoin.api._settings import Bounds, Duration, Key, Octets, Secret
 from flowjoin.api._types import (
     API_VERSION,
+    AskClusterUuid,
     Batching,
     Counter,
     Enricher,
@@ -54,8 +57,11 @@ __all__ = [
     "API_VERSION",
     "VARIABLE_LENGTH",
     "AddressFamily",
+    "AskClusterUuid",
     "Batching",
     "Bounds",
+    "ClientCredentials",
+    "ClientCredentialsLookup",
     "ConfigError",
     "Counter",
     "DataType",
