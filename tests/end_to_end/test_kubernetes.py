@@ -107,7 +107,7 @@ def test_a_denied_flow_gets_the_names_labels_and_uids_of_the_cluster(
     cluster: KubernetesProcess, run: Callable[..., Program], tmp_path: Path
 ) -> None:
     program = run("-c", str(configuration(tmp_path, cluster.url)))
-    send(program.wait_line("ready")["addresses"][0], DENIED)
+    send(program.wait_ready(), DENIED)
     program.process.terminate()
     assert program.finish() == 0, program.text
 

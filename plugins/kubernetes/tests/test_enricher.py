@@ -63,14 +63,16 @@ def flow(source: str = "10.0.0.1", destination: str = "10.0.0.2", **changes: Val
     """A flow between Nodes of which nothing is known but its addresses."""
     family = AddressFamily.IPV6 if ":" in source else AddressFamily.IPV4
     addresses = {f"sourceIPv{family.value}Address": source, f"destinationIPv{family.value}Address": destination}
-    given = {"flowType": 2, "flowStartSeconds": START, "destinationServicePortName": "", "egressNodeName": ""}
+    given: dict[str, Value] = {"flowType": 2, "flowStartSeconds": START}
+    given |= {"destinationServicePortName": "", "egressNodeName": ""}
+    given |= dict.fromkeys(FILLS, bytes(16))
     return standard_flow(family, **{**EMPTY, **given, **addresses, **changes})
 
 
 def enriched(tables: Tables, batch: FlowBatch, context: RecordingContext | None = None) -> list[dict[str, Any]]:
     """The rows as the core makes them: a given value stays."""
     columns = KubernetesEnricher(tables, context or RecordingContext()).enrich(batch)
-    rows = batch.to_dicts()
+    rows = [dict(zip(batch.schema.names, row, strict=True)) for row in batch.rows()]
     for name, column in columns.items():
         assert name in (*ADDS, *FILLS)
         default = batch.schema.registry.by_name(name).default

@@ -60,8 +60,9 @@ def handed_over(name: str, hook_name: str, kind: type[TypeT]) -> TypeT:
     plugin_type = types[0]
     assert plugin_type.api_version == API_VERSION, f"written for API {plugin_type.api_version}, not {API_VERSION}"
     config: Any = plugin_type.config
-    assert dataclasses.is_dataclass(config), "its config is no dataclass"
-    assert config.__dataclass_params__.frozen, "its config is not frozen"
+    parameters = getattr(config, "__dataclass_params__", None)
+    assert parameters is not None, "its config is no dataclass"
+    assert parameters.frozen, "its config is not frozen"
     package = found[0].module.partition(".")[0]
     assert importlib.resources.files(package).joinpath("py.typed").is_file(), f"{package} has no py.typed"
     return plugin_type  # type: ignore[no-any-return]  # of that kind

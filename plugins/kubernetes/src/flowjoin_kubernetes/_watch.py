@@ -81,7 +81,7 @@ class Watcher:
         log: Logger,
         random: Callable[[], float],
         tell_trouble: Callable[[str], None],
-        timing: Timing = Timing(),
+        timing: Timing | None = None,
     ) -> None:
         """Nothing is asked before ``run``.
 
@@ -92,7 +92,7 @@ class Watcher:
             log: of the plugin.
             random: numbers from 0 up to 1, for jitter.
             tell_trouble: gets a sentence when it does not work, an empty one when it does again.
-            timing: how long things may take.
+            timing: how long things may take; default: ``TIMING``.
         """
         self._resource = resource
         self._api = api
@@ -100,7 +100,7 @@ class Watcher:
         self._log = log
         self._random = random
         self._tell_trouble = tell_trouble
-        self._timing = timing or TIMING
+        self._timing = TIMING if timing is None else timing
         self._path = f"/api/v1/{resource.value}"
         self._version = ""  # where the watch goes on; empty: list first
         self._failures = 0
