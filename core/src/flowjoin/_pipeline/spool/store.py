@@ -166,8 +166,7 @@ class SpoolStore:
     def books(self) -> LaneBooks:
         """A snapshot."""
         spooled = self._shelf.spooled_rows + self._writer.spooled_open_rows
-        spooled += self._intake.restored_rows
-        spooled += self._delivery.spooled_rows
+        spooled += self._intake.restored_rows + self._delivery.spooled_rows
         return LaneBooks(
             rows_in=self._ledger.rows_in,
             delivered=self._delivery.head.delivered,
@@ -324,11 +323,8 @@ class SpoolStore:
         self._is_restored = True
         found.tell(self._log)
         for files in self._without_index:
-            if files.number < self._settlement.cursor.segment:
-                self._settlement.doomed.append(files)  # settled; a sudden end came between its two files
-            else:
-                problem = "its index is not there, so its rows are counted nowhere; flowjoin decode shows them"
-                self._log.error("spool_index_missing", file=str(files.data), problem=problem)
+            problem = "its rows are counted nowhere; flowjoin decode shows them"
+            self._log.error("spool_index_missing", file=str(files.data), problem=problem)
         self._progress.set()
         self._notify()
 
