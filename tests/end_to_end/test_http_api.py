@@ -311,6 +311,34 @@ def test_record_metrics_are_printed_in_antctls_columns(start: Start, compatibili
     assert json.loads(as_json.stdout) == counters
 
 
+def test_record_metrics_are_printed_for_each_exporter(start: Start) -> None:
+    api = start()
+    send(api.collector, TRAFFIC)
+    api.wait(lambda: api.metrics()["flowjoin_lane_delivered_rows_total"] == TRAFFIC.flows)
+    table = flowjoin("get", "recordmetrics", "--server", api.address)
+    alone = flowjoin("get", "recordmetrics", "--server", api.address, "--exporters", "--output", "csv")
+    as_json = flowjoin("get", "recordmetrics", "--server", api.address, "--exporters", "--output", "json")
+    api.stop()
+
+    assert json.loads(as_json.stdout) == [
+        {
+            "exporter": "log",
+            "delivered": TRAFFIC.flows,
+            "retried": 0,
+            "held": 0,
+            "spooled": 0,
+            "deadLettered": 0,
+            "dropped": 0,
+            "lagSeconds": 0.0,
+        }
+    ]
+    (row,) = csv.DictReader(io.StringIO(alone.stdout))
+    assert (row["EXPORTER"], row["DELIVERED"], row["LAG-SECONDS"]) == ("log", str(TRAFFIC.flows), "0.0")
+    antrea, _, exporters = table.stdout.partition("\n\n")
+    assert antrea.splitlines()[0].split()[:2] == ["RECORDS-EXPORTED", "RECORDS-RECEIVED"]
+    assert exporters.splitlines()[0].split() == list(row)
+
+
 def test_top_shows_one_interval_for_programs_and_for_people(start: Start) -> None:
     api = start()
     send(api.collector, TRAFFIC)

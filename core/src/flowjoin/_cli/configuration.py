@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 
 from flowjoin._cli.printable import printable
 from flowjoin._config.file import parse_file, read_file
@@ -28,9 +29,9 @@ def read_config(path: str, *, strict: bool = False) -> LoadedConfig:
     return parse_file(read_file(path), path, strict=strict)
 
 
-def say_notices(loaded: LoadedConfig, logs: Logs | None = None) -> None:
+def say_notices(notices: Iterable[Notice], logs: Logs | None = None) -> None:
     """Tell what there is to say about a good configuration: to people, or in a log that a program reads."""
-    for notice in loaded.warnings:
+    for notice in notices:
         if logs is None or logs.format == "console":
             print(_line(notice), file=sys.stderr)
         else:

@@ -6,10 +6,12 @@ import argparse
 import dataclasses
 import os
 import tempfile
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from flowjoin._certificates.configured import check_files
 from flowjoin._cli.commands import EXIT_UNUSABLE, CommandError
 from flowjoin._cli.configuration import add_config_argument, log_format, make_logs, say_notices
 from flowjoin._cli.demo import DEMO_CONFIG, INTRODUCTION, send_demo_traffic
@@ -52,8 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     octets = read_file(path)
     loaded = parse_file(octets, path)
     logs = make_logs(loaded.config.log)
-    say_notices(loaded, logs)
+    say_notices(loaded.warnings, logs)
     loaded.require_available()
+    say_notices(check_files(loaded, time.time()), logs)
     return _run(loaded, logs, octets=octets, path=path)
 
 

@@ -24,6 +24,7 @@ from flowjoin.api._settings import Bounds, Duration, Key, Octets
 
 __all__ = [
     "ApiServer",
+    "Checkpoint",
     "Collector",
     "CollectorProtocol",
     "CollectorTls",
@@ -50,9 +51,16 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 class CollectorTls:
     """TLS of a collector."""
 
-    certificate: Annotated[Path, "certificate chain, PEM"]
-    key: Annotated[Path, "private key, PEM"]
-    client_ca: Annotated[Path | None, Key("clientCA"), "exporters must show a certificate of this CA"] = None
+    certificate: Annotated[Path, "the certificate, then the chain above it, PEM"]
+    key: Annotated[Path, "its private key, PEM, not encrypted"]
+    client_ca: Annotated[
+        Path | None,
+        Key("clientCA"),
+        "authorities, PEM: exporters must show a certificate of one; absent: none is asked for",
+    ] = None
+    min_version: Annotated[Literal["VersionTLS12", "VersionTLS13"], "the oldest version that is spoken"] = (
+        "VersionTLS12"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +93,18 @@ class Spool:
     def __post_init__(self) -> None:
         if isinstance(self.sync, float) and self.sync <= 0:
             raise ValueError('"sync" must be longer than 0; write batch to sync after each batch')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The flow table, kept over a restart."""
+
+    interval: Annotated[Duration, Bounds(1), "how often it is written, beside at the end"] = Duration(300.0)
+    max_age: Annotated[Duration, Bounds(1), "of an older one nothing is restored: its flows are over"] = Duration(900.0)
+
+    def __post_init__(self) -> None:
+        if self.max_age <= self.interval:
+            raise ValueError('"maxAge" must be longer than "interval", or what a kill leaves is always too old')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +260,11 @@ class Config:
     """
 
     state_directory: Annotated[
-        Path | None, "instance id, spools, remembered templates; default: $STATE_DIRECTORY or a usual place"
+        Path | None, "instance id, spools, remembered templates, checkpoint; default: $STATE_DIRECTORY or a usual place"
     ] = None
+    checkpoint: Annotated[
+        Checkpoint | Literal["none"], "keeps the flow table over a restart; none, and flows not exported yet are lost"
+    ] = "none"
     shutdown_grace_period: Annotated[Duration, Bounds(0), "how long lanes may drain at the end", LIVE] = Duration(25.0)
     mode: Annotated[Literal["Aggregate", "Proxy"], "join the halves of flows, or pass records through"] = "Aggregate"
     compatibility: Annotated[

@@ -14,6 +14,7 @@ Its rows are in a store: in a spool, which outlives the process, or in memory.
 
 from __future__ import annotations
 
+import dataclasses
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -26,6 +27,7 @@ from flowjoin._model.errors import PermanentExportError, PluginContractError, Re
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_head import Part
+from flowjoin._pipeline.lane_lag import LaneLag
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds
 from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
 from flowjoin._pipeline.spool.settings import SpoolBounds
@@ -78,6 +80,8 @@ class Lane:
         self._log = log
         self._clock = clock
         self._store = store or MemoryStore(batching, bounds or LaneBounds(), identity.batch_id)
+        self._lag = LaneLag()
+        self._rows_in = 0
         self._may_refuse = not is_added
         self._successor: Callable[[], AbstractAsyncContextManager[Exporter]] | None = None
         self._tenure = trio.CancelScope()  # of the exporter that is open
@@ -97,9 +101,19 @@ class Lane:
     def name(self) -> str:
         return self._identity.lane
 
+    @property
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed; of none, it ends with 0."""
+        return self._identity.batch_id(self._store.sequence)
+
     def books(self) -> LaneBooks:
         """Where the rows are."""
-        return self._store.books()
+        books, now = self._store.books(), self._clock()
+        left = books.rows_in + books.restored - books.held
+        lag = self._lag.seconds(left - books.restored, now)
+        if books.held and left < books.restored and self._store.restored_since is not None:
+            lag = now - self._store.restored_since  # what an earlier run has left goes first
+        return dataclasses.replace(books, lag=lag)
 
     @property
     def is_full(self) -> bool:
@@ -120,7 +134,10 @@ class Lane:
         assert not self._is_closing, "a closed lane takes nothing"
         if not len(batch):
             return
-        dropped = self._store.put(batch, self._clock(), may_drop=may_drop)
+        now = self._clock()
+        dropped = self._store.put(batch, now, may_drop=may_drop)
+        self._rows_in += len(batch)
+        self._lag.came(self._rows_in, now)
         self._changed.set()
         if dropped:
             self._log.warning("rows_dropped", rows=dropped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Protocol
+from typing import Final, Protocol
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.lane_head import Part
@@ -29,6 +29,11 @@ class LaneStore(Protocol):
         ...
 
     @property
+    def restored_since(self) -> float | None:
+        """When the oldest row came that an earlier run has left, on the lane's clock; None before that is known."""
+        ...
+
+    @property
     def deadline(self) -> float | None:
         """When ``begin`` gives something although it gives nothing now; None: when ``notify`` is called."""
         ...
@@ -36,6 +41,11 @@ class LaneStore(Protocol):
     @property
     def current(self) -> Part | None:
         """The part that is being exported."""
+        ...
+
+    @property
+    def sequence(self) -> int:
+        """Of the last batch that was closed; 0 before the first."""
         ...
 
     def books(self) -> LaneBooks:
@@ -82,6 +92,8 @@ class LaneStore(Protocol):
 class MemoryStore:
     """Keeps rows in memory: it promises nothing across a restart."""
 
+    restored_since: Final = None
+
     def __init__(self, batching: Batching, bounds: LaneBounds, id_of: Callable[[int], str]) -> None:
         self._queue = LaneQueue(batching, bounds, id_of)
         self.put = self._queue.put
@@ -104,6 +116,10 @@ class MemoryStore:
     @property
     def current(self) -> Part | None:
         return self._queue.head.current if self._queue.head.is_exporting else None
+
+    @property
+    def sequence(self) -> int:
+        return self._queue.sequence
 
     def opened(self, notify: Callable[[], None]) -> AbstractAsyncContextManager[object]:
         return nullcontext()

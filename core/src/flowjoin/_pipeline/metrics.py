@@ -38,6 +38,7 @@ _COUNTERS: Final = {
     "records_merged": "Data Records that changed a stored flow.",
     "records_older": "Data Records that ended no later than what their flow knew.",
     "flows_created": "Flows stored since the start.",
+    "flows_restored": "Flows stored out of the checkpoint of an earlier run.",
     "flows_exported_last": "Flows that left after their last export.",
     "flows_given_up": "Halves whose other half never came.",
     "flows_evicted": "Flows that left early at the limit of stored flows.",
@@ -95,6 +96,10 @@ def _lane_metrics(books: Books) -> Iterator[Metric]:
     for outcome, documentation in _OUTCOMES.items():
         samples = {name: float(getattr(lane, outcome)) for name, lane in books.lanes.items()}
         yield counter_family("lane", f"{outcome}_rows", documentation, samples)
+    retried = {name: float(lane.retried) for name, lane in books.lanes.items()}
+    yield counter_family("lane", "retried_rows", "Rows of exports that failed, to be tried again.", retried)
+    lag = {name: round(lane.lag, 3) for name, lane in books.lanes.items()}
+    yield gauge_family("lane", "lag_seconds", "How long the oldest row that is held has waited.", lag)
     rows_in = {name: float(lane.rows_in) for name, lane in books.lanes.items()}
     yield counter_family("lane", "rows", "Rows given to a lane.", rows_in)
     held = {name: float(lane.held) for name, lane in books.lanes.items()}

@@ -8,20 +8,25 @@ table, the lanes deliver within ``shutdownGracePeriod``. A second signal cancels
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 import trio
 
+from flowjoin._certificates.configured import collector_files
+from flowjoin._certificates.process import open_file_tls
 from flowjoin._collector.config import CollectorConfig, CollectorLimits
 from flowjoin._collector.process import CollectorGroup, open_collector
 from flowjoin._config.endpoint import Endpoint
-from flowjoin._config.model import Config
+from flowjoin._config.model import Collector, Config
+from flowjoin._model.errors import ConfigError
 from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.enrichment import EnricherSlot
+from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_keeper import LaneKeeper
 from flowjoin._pipeline.lookups import LookupSlot
 from flowjoin._pipeline.reload import Reloader
@@ -74,10 +79,12 @@ class Outcome:
 
     Attributes:
         books: at the end.
-        is_complete: every ready flow left the table, and every row its lane, or it is in a spool.
+        has_left_the_table: every ready flow did, as far as it went.
+        is_complete: and every row its lane, or it is in a spool.
     """
 
     books: Books
+    has_left_the_table: bool
     is_complete: bool
 
     @property
@@ -130,16 +137,8 @@ async def run_pipeline(
     with stop.scope:
         async with AsyncExitStack() as stack:
             groups = [
-                await stack.enter_async_context(
-                    open_collector(
-                        each,
-                        ingest=pipeline.ingest,
-                        close_session=pipeline.kernel.close_session,
-                        wait_until_ready=pipeline.gate.wait_open,
-                        log=pipeline.logs.logger(component="collectors", name=f"{each.protocol} {each.address}"),
-                    )
-                )
-                for each in _collector_configs(config)
+                await stack.enter_async_context(_open_collector(pipeline, each, index))
+                for index, each in enumerate(config.collectors)
             ]
             pipeline.collector_statistics = lambda: [item for group in groups for item in group.statistics()]
             async with open_stages(pipeline, stop) as keeper:
@@ -151,10 +150,12 @@ async def run_pipeline(
                 pipeline.allow(None)  # whole tables leave at their own pace
                 patience = pipeline.config.shutdown_grace_period * _PATIENCE_SHARE
                 pipeline.outlets.be_patient_until(trio.current_time() + patience)
-                await pipeline.aggregation.finish()
+                await (pipeline.aggregation.flush() if pipeline.keeps_flows else pipeline.aggregation.finish())
                 has_left_the_table = True
     books = pipeline.books()
-    return Outcome(books=books, is_complete=has_left_the_table and not books.unkept)
+    return Outcome(
+        books=books, has_left_the_table=has_left_the_table, is_complete=has_left_the_table and not books.unkept
+    )
 
 
 @asynccontextmanager
@@ -255,12 +256,42 @@ async def _wait_tried(slots: Sequence[LookupSlot] | Sequence[EnricherSlot], stop
         nursery.cancel_scope.cancel()
 
 
-def _collector_configs(config: Config) -> Iterable[CollectorConfig]:
-    limits = CollectorLimits(
-        sessions=config.limits.sessions,
-        idle_timeout=config.limits.session_idle,
-        receive_buffer_octets=config.limits.receive_buffer,
+@asynccontextmanager
+async def _open_collector(pipeline: Pipeline, collector: Collector, index: int) -> AsyncIterator[CollectorGroup]:
+    name = f"{collector.protocol} {collector.address}"
+    log = pipeline.logs.logger(component="collectors", name=name)
+    limits = pipeline.config.limits
+    config = CollectorConfig(
+        protocol=collector.protocol,
+        address=collector.address,
+        limits=CollectorLimits(
+            sessions=limits.sessions,
+            idle_timeout=limits.session_idle,
+            receive_buffer_octets=limits.receive_buffer,
+        ),
     )
-    for collector in config.collectors:
-        assert collector.protocol != "tls", "refused when the configuration was read"
-        yield CollectorConfig(protocol=collector.protocol, address=collector.address, limits=limits)
+    async with AsyncExitStack() as stack:
+        tls = None
+        if collector.protocol == "tls":
+            assert collector.tls is not None, "refused when the configuration was read"
+            component = pipeline.health.add("collectors", name)
+            tls = await stack.enter_async_context(
+                open_file_tls(collector_files(collector.tls, index), log=log, report=partial(_tell, component))
+            )
+        yield await stack.enter_async_context(
+            open_collector(
+                config,
+                ingest=pipeline.ingest,
+                close_session=pipeline.kernel.close_session,
+                wait_until_ready=pipeline.gate.wait_open,
+                log=log,
+                tls=tls,
+            )
+        )
+
+
+def _tell(component: Component, problem: ConfigError | None) -> None:
+    if problem is None:
+        component.recovered()
+    else:
+        component.failed(problem)

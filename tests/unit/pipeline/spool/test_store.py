@@ -75,6 +75,19 @@ async def test_what_was_not_delivered_comes_again_with_the_same_id_and_rows(tmp_
     assert second.books.held == 0
 
 
+async def test_rows_that_an_earlier_run_left_have_waited_since_they_were_written(tmp_path, autojump_clock) -> None:
+    batching = Batching(interval=1000)
+    first = SpoolBench(MemoryExporter().open, tmp_path / "audit", batching=batching)
+    first.lane.offer(batch_of(1, 2))
+    await first.run_for(1)
+    second = SpoolBench(MemoryExporter().open, tmp_path / "audit", epoch=2, batching=batching)
+    await trio.sleep(50)
+    second.lane.offer(batch_of(3))
+    await second.run_for(100)
+    assert second.books.held == 3
+    assert second.books.lag >= 150
+
+
 async def test_rows_of_open_batches_outlive_the_process(tmp_path, autojump_clock) -> None:
     batching = Batching(interval=1000)
     first = SpoolBench(MemoryExporter().open, tmp_path / "audit", batching=batching)
@@ -422,6 +435,20 @@ async def test_memory_is_bounded_while_the_disk_takes_nothing(tmp_path, autojump
             assert bench.store._memory_octets <= 70_000
         assert bench.books.dropped > 0
         assert bench.books.spooled == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_for_room_costs_nobody_a_row_however_slow_the_disk_is(tmp_path, autojump_clock) -> None:
+    bench = SpoolBench(
+        MemoryExporter([for_ever]).open, tmp_path / "audit", memory_octets=65_536, batching=Batching(records=50)
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(100):
+            await bench.lane.wait_room()
+            bench.lane.offer(batch_of(*range(number * 100, number * 100 + 100)))
+        assert bench.books.dropped == 0
+        assert bench.store._memory_octets <= 65_536 + batch_of(*range(100)).octets
         nursery.cancel_scope.cancel()
 
 

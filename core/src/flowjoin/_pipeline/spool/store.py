@@ -127,6 +127,7 @@ class SpoolStore:
         reader = SegmentReader(self._disk, registry, run=run, component=component, log=log)
         self._ledger = Ledger()
         self._delivery = Delivery(self._shelf, self._cache, reader, self._settlement, self._ledger, log)
+        self.restored_since: float | None = None
         self._is_wanted = self._is_flushing = self._is_ending = self._is_restored = False
         self._has_changed = trio.Event()  # the settings
         self._work = trio.Event()
@@ -159,6 +160,11 @@ class SpoolStore:
         return self._delivery.head.current if self._delivery.head.is_exporting else None
 
     @property
+    def sequence(self) -> int:
+        """Of the last batch that was closed; 0 before the first of this run."""
+        return self._writer.sequence
+
+    @property
     def octets(self) -> int:
         """On the disk."""
         return self._shelf.octets
@@ -175,6 +181,7 @@ class SpoolStore:
             held=self.held,
             batches=self._delivery.head.batches,
             failures=self._delivery.head.failures,
+            retried=self._delivery.head.retried,
             restored=self._ledger.restored,
             damaged=self._ledger.damaged,
             spooled=spooled,
@@ -192,10 +199,11 @@ class SpoolStore:
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
         """Queue a batch for the disk; gives the number of rows that were dropped to make room."""
+        was_full = self.is_full  # who waited for room drops nothing, however large the batch
         self._ledger.rows_in += len(batch)
         self._intake.put(batch)
         self._work.set()
-        return self._make_memory_room() if may_drop else 0
+        return self._make_memory_room() if may_drop and was_full else 0
 
     def settle(self, refused: Collection[int] = (), reason: str = "") -> None:
         """The part is done: these rows of it are dead letters for that reason, the others delivered."""
@@ -320,6 +328,7 @@ class SpoolStore:
         self._ledger.restored += found.rows + found.damaged_rows
         self._ledger.dropped += found.damaged_rows
         self._ledger.damaged += found.damaged_rows
+        self.restored_since = min((segment.first_at for segment in found.segments), default=self._clock())
         self._is_restored = True
         found.tell(self._log)
         for files in self._without_index:

@@ -92,6 +92,11 @@ class SpoolWriter:
         self._settings = settings
 
     @property
+    def sequence(self) -> int:
+        """Of the last batch that was closed."""
+        return self._sequence
+
+    @property
     def open_rows(self) -> int:
         """Rows of batches that are not closed."""
         return self._batcher.rows
