@@ -175,7 +175,8 @@ def _first(record: Mapping[str, Any], keys: tuple[str, ...], absent: str) -> Cel
 def _address(text: str) -> str:
     """An address in any spelling; of what is none there are no flows, and nobody would be told why."""
     try:
-        ipaddress.ip_address(text)
+        if text:  # else it is as good as not given
+            ipaddress.ip_address(text)
     except ValueError as exc:
         raise argparse.ArgumentTypeError(f"{text!r} is no address") from exc
     return text
