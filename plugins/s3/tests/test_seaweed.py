@@ -49,7 +49,8 @@ async def octets_of(batch: FlowBatch, config: S3Config) -> bytes:
     """The object that the batch should be."""
     encoding = encoding_of(config, RecordingContext(), trio.CapacityLimiter(1))
     encoder = encoding.start(AT)
-    pieces = [await encoder.add(batch.slice(at, at + encoding.rows)) for at in range(0, len(batch), encoding.rows)]
+    rows = range(len(batch))
+    pieces = [await encoder.add(batch, rows[at : at + encoding.rows]) for at in range(0, len(batch), encoding.rows)]
     return b"".join([*pieces, await encoder.finish()])
 
 

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # b
 
 from flowjoin.api import Secret
 from flowjoin_s3._config import S3Config
-from flowjoin_s3._errors import header_of, status_of
+from flowjoin_s3._errors import field_of, header_of, status_of
 
 __all__ = ["Bucket", "Stopped"]
 
@@ -82,26 +82,30 @@ class Bucket:
 
     def put(self, key: str, octets: bytes, content_type: str, stop: threading.Event) -> None:
         """Store an object whole: it is there when this returns, and never in part."""
-        self._open().put_object(**self._object(key), **self._properties(content_type), Body=_Body(octets, stop))
+        answer = self._open().put_object(
+            **self._object(key), **self._properties(content_type), Body=_Body(octets, stop)
+        )
+        field_of(answer, "ETag")  # 200 alone says nothing: portals answer so
 
     def begin(self, key: str, content_type: str) -> str:
         """Begin an upload in parts; gives its id."""
         answer = self._open().create_multipart_upload(**self._object(key), **self._properties(content_type))
-        return str(answer["UploadId"])
+        return field_of(answer, "UploadId")
 
     def put_part(self, key: str, upload_id: str, number: int, octets: bytes, stop: threading.Event) -> str:
         """Send the n-th part, from 1; gives its tag."""
         answer = self._open().upload_part(
             **self._object(key), UploadId=upload_id, PartNumber=number, Body=_Body(octets, stop)
         )
-        return str(answer["ETag"])
+        return field_of(answer, "ETag")
 
     def complete(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
         """Make an object of the parts: it is there when this returns."""
         parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, start=1)]
-        self._open().complete_multipart_upload(
+        answer = self._open().complete_multipart_upload(
             **self._object(key), UploadId=upload_id, MultipartUpload={"Parts": parts}
         )
+        field_of(answer, "ETag")
 
     def abort(self, key: str, upload_id: str) -> None:
         """Throw the parts away."""
@@ -110,7 +114,7 @@ class Bucket:
     def abort_unfinished(self, key: str) -> int:
         """Throw away what an earlier try of the same object left, of this process or one before; gives how many."""
         answer = self._open().list_multipart_uploads(Bucket=self._config.bucket_name, Prefix=key)
-        uploads = [upload["UploadId"] for upload in answer.get("Uploads", ()) if upload["Key"] == key]
+        uploads = [upload["UploadId"] for upload in answer.get("Uploads", ()) if upload.get("Key") == key]
         for upload_id in uploads:
             self.abort(key, upload_id)
         return len(uploads)
