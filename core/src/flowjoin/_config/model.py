@@ -69,7 +69,9 @@ class Collector:
 
     protocol: Annotated[CollectorProtocol, "what IPFIX comes over"]
     address: Annotated[Endpoint, 'where it listens; "[::]" takes IPv4 too'] = Endpoint(host="::", port=4739)
-    tls: Annotated[CollectorTls | None, "certificates, for protocol tls"] = None
+    tls: Annotated[CollectorTls | None, "certificates, for protocol tls; absent: those of flowjoin's own authority"] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.protocol != "tls":

@@ -76,7 +76,18 @@ def run_program(
         running: list[Pipeline] = []
         early = EarlySignals()
         early.note()
-        main = partial(_main, bound, state, logs, form, companions, running, file=file, early=early)
+        main = partial(
+            _main,
+            bound,
+            state,
+            logs,
+            form,
+            companions,
+            running,
+            file=file,
+            early=early,
+            namespace=environment.get("POD_NAMESPACE") or "flow-aggregator",
+        )
         try:
             outcome = trio.run(main)
         except BaseException as exc:
@@ -129,6 +140,7 @@ async def _main(
     *,
     file: ConfigurationFile | None,
     early: EarlySignals,
+    namespace: str,
 ) -> Outcome:
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
@@ -174,7 +186,12 @@ async def _main(
             await checkpoint.restore()
             nursery.start_soon(checkpoint.keep, name="checkpoint")
         outcome = await run_pipeline(
-            pipeline, bound.config, stop, companions=(*companions, figures.while_ready), reloader=reloader
+            pipeline,
+            bound.config,
+            stop,
+            companions=(*companions, figures.while_ready),
+            reloader=reloader,
+            namespace=namespace,
         )
         nursery.cancel_scope.cancel()
     if memory is not None:
