@@ -130,12 +130,13 @@ class Plugins:
 class Bench:
     """A pipeline of a configuration's text, running in a nursery until told to stop."""
 
-    def __init__(self, text: str, plugins: Plugins, directory: Path) -> None:
+    def __init__(self, text: str, plugins: Plugins, directory: Path, form: str = "auto") -> None:
         self.stream = io.StringIO()
         self.logs = Logs(self.stream, log_format="json", level="debug", clock=trio.current_time)
         loaded = load_config("aggregatorTransportProtocol: None\n" + text)
         self.bound = bind_plugins(loaded, lambda _names: plugins, default_registry())
         self._directory = directory
+        self._form = form
         self.stop = Stop()
         self.outcome: Outcome | None = None
         self.pipeline: Pipeline
@@ -143,7 +144,7 @@ class Bench:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Pipeline]:
         with open_state(self._directory / "state") as state:
-            kernel = make_kernel(self.bound, cluster_uuid=state.cluster_uuid, form="auto")
+            kernel = make_kernel(self.bound, cluster_uuid=state.cluster_uuid, form=self._form)
             self.pipeline = assemble(
                 self.bound,
                 kernel,
@@ -290,7 +291,7 @@ async def test_a_second_wish_stops_at_once_and_undelivered_rows_are_told(autojum
 
 
 async def test_what_an_enricher_gave_is_repeated_on_later_exports_without_asking_again(
-    autojump_clock, tmp_path
+    autojump_clock, tmp_path, kernel_form
 ) -> None:
     asked: list[int] = []
 
@@ -304,7 +305,7 @@ async def test_what_an_enricher_gave_is_repeated_on_later_exports_without_asking
     plugins = Plugins()
     plugins.exporters = {"one": KeepingExporter()}
     plugins.enrichers = {"paint": paint}
-    bench = Bench(TIMEOUTS + "exporters: [{type: one}]\nenrichers: [{type: paint}]", plugins, tmp_path)
+    bench = Bench(TIMEOUTS + "exporters: [{type: one}]\nenrichers: [{type: paint}]", plugins, tmp_path, kernel_form)
     messages = list(agent_messages(TrafficConfig(flows=20, seed=1, updates=1)))
     half = len(messages) // 2
     async with bench.running():
@@ -321,7 +322,7 @@ async def test_what_an_enricher_gave_is_repeated_on_later_exports_without_asking
 
 
 async def test_rows_that_passed_a_failing_enricher_are_offered_again_at_their_next_export(
-    autojump_clock, tmp_path
+    autojump_clock, tmp_path, kernel_form
 ) -> None:
     calls = 0
 
@@ -338,7 +339,7 @@ async def test_rows_that_passed_a_failing_enricher_are_offered_again_at_their_ne
     plugins = Plugins()
     plugins.exporters = {"one": KeepingExporter()}
     plugins.enrichers = {"paint": paint}
-    bench = Bench(TIMEOUTS + "exporters: [{type: one}]\nenrichers: [{type: paint}]", plugins, tmp_path)
+    bench = Bench(TIMEOUTS + "exporters: [{type: one}]\nenrichers: [{type: paint}]", plugins, tmp_path, kernel_form)
     messages = list(agent_messages(TrafficConfig(flows=20, seed=1, updates=3, inter_node_share=0, external_share=0)))
     part = len(messages) // 4
     async with bench.running():
@@ -355,6 +356,65 @@ async def test_rows_that_passed_a_failing_enricher_are_offered_again_at_their_ne
     assert set(last.values()) == {"blue"}
     assert bench.outcome is not None
     assert bench.outcome.books.enrichers["paint"].passed > 0
+
+
+async def test_a_plugin_hears_at_once_whether_pods_labels_are_wanted(autojump_clock, tmp_path) -> None:
+    contexts: list[PluginContext] = []
+
+    def paint(context: PluginContext) -> Callable[[FlowBatch], Any]:
+        contexts.append(context)
+        return lambda _batch: {}
+
+    plugins = Plugins()
+    plugins.exporters = {"one": KeepingExporter()}
+    plugins.enrichers = {"paint": paint}
+    text = "exporters: [{type: one}]\nenrichers: [{type: paint}]\n"
+    bench = Bench(text, plugins, tmp_path)
+    with_labels = Bench(text + "recordContents: {podLabels: true}", plugins, tmp_path).bound
+    async with bench.running() as pipeline:
+        (context,) = contexts
+        assert not context.wants_pod_labels
+        pipeline.bound = with_labels
+        assert context.wants_pod_labels
+
+
+async def test_a_plugin_that_says_it_works_in_part_is_degraded_until_it_says_otherwise_or_fails(
+    autojump_clock, tmp_path
+) -> None:
+    contexts: list[PluginContext] = []
+
+    def paint(context: PluginContext) -> Callable[[FlowBatch], Any]:
+        def enrich(batch: FlowBatch) -> Any:
+            if len(contexts) == 1:
+                raise KeyError("a bug")
+            return {"colour": ["blue"] * len(batch)}
+
+        contexts.append(context)
+        context.impaired("half of it is not there")
+        return enrich
+
+    plugins = Plugins()
+    plugins.exporters = {"one": KeepingExporter()}
+    plugins.enrichers = {"paint": paint}
+    bench = Bench(TIMEOUTS + "exporters: [{type: one}]\nenrichers: [{type: paint}]", plugins, tmp_path)
+    async with bench.running() as pipeline:
+
+        def health() -> tuple[State, str]:
+            (row,) = (row for row in pipeline.health.snapshot() if row.component == "enrichers/paint")
+            return row.state, row.problem
+
+        assert health() == (State.DEGRADED, "half of it is not there")
+        contexts[0].impaired("")
+        assert health() == (State.OK, "")
+        contexts[0].impaired("again")
+        await bench.feed(agent_messages(TRAFFIC))
+        await trio.sleep(1.1)
+        assert health() == (State.DEGRADED, "KeyError: 'a bug'")
+        await trio.sleep(3)
+        assert health() == (State.DEGRADED, "half of it is not there")  # as the second one says
+        await bench.feed(agent_messages(TRAFFIC))
+        await trio.sleep(10)
+        assert health() == (State.DEGRADED, "half of it is not there")  # also when rows go through it
 
 
 async def test_in_proxy_mode_every_record_is_a_row_that_passes_the_enrichers(autojump_clock, tmp_path) -> None:

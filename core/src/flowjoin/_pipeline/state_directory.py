@@ -1,6 +1,7 @@
 """Where a flowjoin keeps what must outlive it, and who it is.
 
-``lock`` keeps a second process out; ``instance-id`` and ``cluster-uuid`` are made once; ``epoch`` is raised, and on
+``lock`` keeps a second process out; ``instance-id`` and ``cluster-uuid`` are made once; ``cluster-uuid-told``
+is what a cluster said of itself; ``epoch`` is raised, and on
 the disk, before a batch gets an id, so that an id never names other rows. Each instance of a plugin has a directory
 of its own below ``<list>/<name>``.
 """
@@ -21,6 +22,7 @@ from flowjoin._model.errors import ConfigError
 __all__ = ["State", "existing_directory", "find_directory", "is_state_directory", "open_state", "write_durably"]
 
 _USUAL_PLACE = Path("/var/lib/flowjoin")
+_TOLD = "cluster-uuid-told"
 _STATE_FILES = ("instance-id", "epoch")  # what lies at the top of each
 
 
@@ -65,6 +67,36 @@ class State:
         if self.directory is None:
             return self.epoch
         return int((self.directory / "epoch").read_text(encoding="ascii"))
+
+    def told_as(self, cluster_uuid: str) -> State:
+        """The same state in the cluster of that UUID, kept for starts at which the cluster cannot be asked; blocking.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        known = self.told_cluster_uuid()
+        if self.directory is not None and (known is None or known.cluster_uuid != cluster_uuid):
+            try:
+                write_durably(self.directory / _TOLD, f"{cluster_uuid}\n".encode())
+            except OSError as exc:
+                raise _unusable(self.directory, exc) from exc
+        return replace(self, cluster_uuid=cluster_uuid)
+
+    def told_cluster_uuid(self) -> State | None:
+        """The same state in the cluster that was last told; None where none ever was; blocking.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        if self.directory is None or not (self.directory / _TOLD).exists():
+            return None
+        try:
+            text = (self.directory / _TOLD).read_text(encoding="ascii").strip()
+            return replace(self, cluster_uuid=str(uuid.UUID(text)))
+        except OSError as exc:
+            raise _unusable(self.directory, exc) from exc
+        except ValueError:
+            raise _damaged(self.directory / _TOLD, "a UUID") from None
 
     def next_epoch(self) -> State:
         """The same state with an epoch of its own, on the disk; blocking.
