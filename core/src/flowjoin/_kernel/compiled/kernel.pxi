@@ -605,32 +605,41 @@ cdef class CompiledKernel:
         cdef Layout layout
         cdef Flow* flow
         cdef uint32_t place
+        cdef Slot* slots
+        cdef Py_ssize_t at, count
         found = self.state_layouts.get((batch.schema.origin, batch.schema.family))
         if found is None:
             return  # rows of a source: no flow is held for them
         number, state_layout = found
         layout = self.layouts[number]
         enriched = EnrichedColumns(state_layout, len(batch), columns).columns
-        for row, handle in enumerate(batch.handles):
-            if not isinstance(handle, tuple):
-                continue  # the flow had left when its row was made
-            place = handle[0]
-            flow = self.table.flow(place)
-            if flow.state != NULL and self.table.serial(flow) == <uint64_t>handle[1]:  # else it has left since
-                for where, values in enriched:
-                    self.enrich(layout, flow.state, where, values[row])
-                flow.flags |= ENRICHED
+        count = len(enriched)
+        slots = <Slot*>zeroed(count + 1, sizeof(Slot))
+        try:
+            for at in range(count):
+                slots[at] = layout.slot(enriched[at][0].slot.element.name)
+            values = [column for _, column in enriched]
+            for row, handle in enumerate(batch.handles):
+                if not isinstance(handle, tuple):
+                    continue  # the flow had left when its row was made
+                place = handle[0]
+                flow = self.table.flow(place)
+                if flow.state != NULL and self.table.serial(flow) == <uint64_t>handle[1]:  # else it has left since
+                    for at in range(count):
+                        self.enrich(layout, flow.state, slots + at, (<list>(<list>values)[at])[row])
+                    flow.flags |= ENRICHED
+        finally:
+            free(slots)
 
-    cdef int enrich(self, Layout layout, uint8_t* state, where, value) except -1:
+    cdef int enrich(self, Layout layout, uint8_t* state, const Slot* slot, value) except -1:
         """Store a value where the flow's own is empty."""
-        cdef Slot slot = layout.slot(where.slot.element.name)
         cdef Found found
         cdef uint8_t* at = state + slot.offset
-        if where.slot.element.name == "flowDirection":
+        if slot.offset == layout.direction:
             if at[0] == UNKNOWN_DIRECTION:
                 at[0] = value
             return 0
-        if not slot_is_empty(&slot, state):
+        if not slot_is_empty(slot, state):
             return 0
         if slot.form == NUMBERED:
             octets = (<str>value).encode() if isinstance(value, str) else value
