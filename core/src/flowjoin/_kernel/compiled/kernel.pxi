@@ -96,6 +96,7 @@ cdef class CompiledKernel:
     cdef Table table
     cdef Aggregated aggregated
     cdef Plain plain
+    cdef Keeper keeper
     cdef list layouts
     cdef bint is_enriched
     cdef uint32_t due_rows
@@ -146,6 +147,7 @@ cdef class CompiledKernel:
         self.table = Table(self.strings, self.layouts, limits, flow_table.MAXIMUM_DEPARTED, key_seeds)
         self.aggregated = Aggregated(self.table, cluster_id.encode())
         self.plain = Plain(self.table)
+        self.keeper = Keeper(self.table, self.aggregated, self.plain)
         self.intake = Intake(decoder, compile_plan, self._compile, self.tally)
         self.exporters = OriginalExporters()
         self.now = float("-inf")
@@ -655,6 +657,30 @@ cdef class CompiledKernel:
             store_number(at, value, slot.size)
         return 0
 
+    # --- what outlives the process: see checkpoint.pxi
+
+    @property
+    def kept_layout(self):
+        return described([layout for _, layout in self.state_layouts.values()])
+
+    def flush(self, cursor, limit):
+        cdef Gathering rows = Gathering()
+        cdef uint32_t end = min(cursor + limit, self.table.slots)
+        self.rows_given += self.keeper.flush(rows, self.is_enriched, min(cursor, end), end)
+        return rows.batches(self.strings), end if end < self.table.slots else None
+
+    def dump(self, cursor, limit):
+        cdef uint32_t end = min(cursor + limit, self.table.slots)
+        return self.keeper.dump(min(cursor, end), end), end if end < self.table.slots else None
+
+    def restore(self, block, offset, *, is_continued):
+        cdef bytes octets = bytes(block)
+        cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(octets)
+        return self.keeper.restore(at, PyBytes_GET_SIZE(octets), offset, is_continued)
+
+    def order_restored(self, limit):
+        return self.keeper.order(limit)
+
     def statistics(self):
         cdef Compiled template
         cdef Rows rows
@@ -682,6 +708,7 @@ cdef class CompiledKernel:
         tally.flows_exported_last = self.table.exported_last
         tally.flows_given_up = self.table.given_up
         tally.flows_evicted = self.table.evicted
+        tally.flows_restored = self.keeper.restored
         tally.rows = self.rows_given
         tally.counters_clamped = self.aggregated.counters_clamped + self.plain.counters_clamped
         tally.times_clamped = self.plain.times_clamped
