@@ -114,14 +114,15 @@ class Traffic:
         return made
 
 
-def kernel_with_template(form: str, traffic: Traffic) -> Kernel:
+def kernel_with_template(form: str, traffic: Traffic, *, is_proxy: bool = False) -> Kernel:
     registry = default_registry()
     schemas = build_schemas(registry)
     kernel = create_kernel(
         decoder=Decoder(registry),
-        compile_plan=PlanCompiler(registry, schemas),
+        compile_plan=PlanCompiler(registry, schemas, is_proxy=is_proxy),
         schemas=schemas,
         limits=KernelLimits(flows=4_000_000),
+        is_proxy=is_proxy,
         form=form,
     )
     kernel.ingest([message(template_set(traffic.names))], [SESSION], 0.0)
@@ -185,6 +186,22 @@ def decode(form: str, per_message: int) -> dict[str, float]:
     return {DECODE: records / spent}
 
 
+def proxy(per_message: int) -> dict[str, float]:
+    """Proxy mode, which has the plain form alone: from Messages to batches."""
+    traffic = Traffic(is_ipv6=False, per_message=per_message)
+    kernel = kernel_with_template("auto", traffic, is_proxy=True)
+    records = 12_000
+    messages = traffic.messages(0, records, 10, (0,))
+    spent, rows = 0.0, 0
+    while rows < records:
+        spent += feed(kernel, itertools.islice(messages, WAKE_UP))[0]
+        began = time.thread_time()
+        while (due := kernel.next_expiry()) is not None and due <= 0.0:
+            rows += sum(map(len, kernel.expire(0.0, kernel.flows_per_slice)))
+        spent += time.thread_time() - began
+    return {"Proxy mode, Messages to batches, records/s": records / spent}
+
+
 def decode_by_ipfix(per_message: int) -> dict[str, float]:
     """The same records by PyPI's ``ipfix``, into a dict each; nothing without it."""
     try:
@@ -238,6 +255,7 @@ MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
     "size": size,
     "decode": decode,
     "decode_by_ipfix": decode_by_ipfix,
+    "proxy": proxy,
 }
 PROGRAMS = {"compiled": "flowjoin", "python": "flowjoin, plain"}
 
@@ -252,6 +270,8 @@ def figures(runs: int, forms: Sequence[str], large: int) -> Iterator[Figure]:
                 yield Figure(messages, name, PROGRAMS[form], value)
             for name, value in measured(runs, "speed", form, flows, per_message).items():
                 yield Figure(messages, name, PROGRAMS[form], value)
+        for name, value in measured(runs, "proxy", per_message).items():
+            yield Figure(messages, name, PROGRAMS["python"], value)
         for name, value in measured(runs, "decode_by_ipfix", per_message).items():
             yield Figure(messages, name, "PyPI ipfix", value)
     for form in forms:
