@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import sys
 from collections.abc import Mapping
@@ -82,8 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Flows as they are exported, a JSON object a line, until interrupted.",
     )
     for name, (metavar, help_text) in _PARAMETERS.items():
+        kind = _address if metavar == "ADDRESS" else str
         for subparser in (records, stream):
-            subparser.add_argument(f"--{name}", metavar=metavar, default="", help=f"only flows {help_text}")
+            subparser.add_argument(f"--{name}", type=kind, metavar=metavar, default="", help=f"only flows {help_text}")
     counters = what.add_parser(
         "recordmetrics", help="what was counted", description="Antrea's counters, and those of each exporter."
     )
@@ -206,3 +208,13 @@ def _first(record: Mapping[str, Any], keys: tuple[str, ...], absent: str) -> Cel
         if isinstance(value, str | int | float):
             return value
     return absent
+
+
+def _address(text: str) -> str:
+    """An address in any spelling; of what is none there are no flows, and nobody would be told why."""
+    try:
+        if text:  # else it is as good as not given
+            ipaddress.ip_address(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address") from exc
+    return text
