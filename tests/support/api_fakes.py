@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from flowjoin._api_server.figures import Compatibility, ComponentState, Phase
@@ -11,6 +12,7 @@ from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._model.flow_schema import AddressFamily, FlowOrigin
 from flowjoin._model.schemas import build_schemas
+from flowjoin._pipeline.flow_feeds import FlowFeed, FlowFeeds
 from flowjoin.wire.registry import default_registry
 
 SCHEMAS = build_schemas(default_registry(), extra=["bgpNextHopIPv4Address", "applicationName"])
@@ -49,6 +51,7 @@ class FakeFigures:
         self.lookups: list[FlowKey] = []
         self.scans: list[tuple[FlowFilter, int]] = []
         self.requests: Counter[tuple[str, int]] = Counter()
+        self.feeds = FlowFeeds()
         self.on_scan: Callable[[], object] = lambda: None
 
     def components(self) -> Sequence[ComponentState]:
@@ -71,6 +74,9 @@ class FakeFigures:
             return [self.batches[cursor % len(self.batches)]], cursor + 1
         following = cursor + 1 if cursor + 1 < len(self.batches) else None
         return self.batches[cursor : cursor + 1], following
+
+    def watch(self) -> AbstractContextManager[FlowFeed]:
+        return self.feeds.watch()
 
     def count_request(self, path: str, status: int) -> None:
         self.requests[path, status] += 1

@@ -31,8 +31,8 @@ from flowjoin.api._settings import Duration
 __all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
 
 _API_OPEN: Final = (
-    "the HTTP API has no authentication yet, so it listens on this machine alone; "
-    "write an address such as 127.0.0.1:10348, or none"
+    "others reach this address, and the HTTP API says who talks to whom; give apiServer.tls and a way to say who asks "
+    "(token: {file: PATH}, tls.clientCA or reviewTokens: true), or write an address such as 127.0.0.1:10348, or none"
 )
 _TRANSPORTS: Final[dict[str, CollectorProtocol | None]] = {"tls": "tls", "tcp": "tcp", "udp": "udp", "none": None}
 # dataclasses with Antrea's keys: it ignores an unknown key, and fills an empty text with the default
@@ -265,7 +265,8 @@ class _Loading:
 
     def _unavailable(self, config: Config) -> ConfigError | None:
         api = config.api_server.endpoint
-        if api is not None and not api.is_loopback:
+        is_guarded = config.api_server.is_authenticated and config.api_server.tls != "none"
+        if api is not None and not api.is_loopback and not is_guarded:
             return self._error(_API_OPEN, "apiServer.address")
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal
 
 import trio
@@ -14,6 +15,7 @@ from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.books import Books
+from flowjoin._pipeline.flow_feeds import FlowFeed
 from flowjoin._telemetry.logs import redacted
 
 __all__ = ["PipelineFigures", "record_metrics"]
@@ -56,6 +58,9 @@ class PipelineFigures:
 
     def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
         return self._pipeline.kernel.scan(flow_filter, cursor, limit)
+
+    def watch(self) -> AbstractContextManager[FlowFeed]:
+        return self._pipeline.outlets.feeds.watch()
 
     def count_request(self, path: str, status: int) -> None:
         documentation = "Requests answered by the HTTP API."

@@ -24,6 +24,7 @@ from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.figures import PipelineFigures
 from flowjoin._pipeline.kernel_factory import form_of, make_kernel
+from flowjoin._pipeline.lookups import Lookups
 from flowjoin._pipeline.loop_clock import LoopClock
 from flowjoin._pipeline.process import CLOSING_SECONDS, Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.reload import ConfigurationFile, Reloader
@@ -183,7 +184,8 @@ async def _main(
             nursery.start_soon(memory.keep, name="templates")
         figures = PipelineFigures(pipeline)
         log = logs.logger(component="api")
-        await nursery.start(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        serve = partial(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        await nursery.start(partial(serve, lookups=Lookups(pipeline.lookups)))
         if checkpoint is not None:
             await checkpoint.restore()
             nursery.start_soon(checkpoint.keep, name="checkpoint")
