@@ -111,7 +111,7 @@ def test_an_old_agents_record_is_the_same_to_the_octet() -> None:
         if field.element.name not in ("appProtocolName", "httpVals", "egressNodeName")
     ))  # fmt: skip
     absent = dict.fromkeys(
-        [name for name in standard_flow(V4).schema.names if name.startswith(("destinationPod", "destinationNode"))]
+        [f"destination{what}" for what in ("PodName", "PodNamespace", "PodLabels", "NodeName")]
         + [f"{way}NetworkPolicy{what}" for way in ("ingress", "egress") for what in ("Name", "Namespace", "RuleName")]
         + ["egressName", "egressIP"],
         "",

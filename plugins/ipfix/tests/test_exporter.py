@@ -535,7 +535,7 @@ async def test_a_schema_too_many_refuses_its_rows(start: Start) -> None:
         await exporter.export(plain_flows(1))
         exporter._book._next_id = 65536
         with pytest.raises(PermanentExportError, match="65536"):
-            await exporter.export(plain_flows(1).with_columns({"bgpSourceAsNumber": [1]}))
+            await exporter.export(plain_flows(1).with_columns({"bgpNextAdjacentAsNumber": [1]}))
 
 
 async def test_the_observation_domain_is_configured_or_made_of_the_clusters_uuid(start: Start) -> None:

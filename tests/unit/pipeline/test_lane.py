@@ -122,6 +122,22 @@ async def test_closing_does_not_wait_for_the_interval(autojump_clock) -> None:
     assert exporter.rows == [1]
 
 
+async def test_the_lag_is_the_age_of_the_oldest_row_that_waits(autojump_clock, nursery) -> None:
+    bench = Bench(MemoryExporter([sleep_for(10), sleep_for(3)]).open)
+    nursery.start_soon(bench.lane.run)
+    assert bench.books.lag == 0
+    bench.lane.offer(batch_of(1, 2))
+    await trio.sleep(4)
+    bench.lane.offer(batch_of(3))
+    await trio.sleep(2)
+    assert bench.books.lag == 6
+    await trio.sleep(5)
+    assert (bench.books.delivered, bench.books.lag) == (2, 7)
+    await trio.sleep(3)
+    assert (bench.books.delivered, bench.books.lag) == (3, 0)
+    bench.lane.close()
+
+
 async def test_an_empty_batch_is_nothing(autojump_clock) -> None:
     exporter = MemoryExporter()
     bench = Bench(exporter.open)
@@ -142,6 +158,7 @@ async def test_a_retryable_failure_brings_the_same_batch_again_after_growing_wai
     assert [when for when, _, _ in exporter.calls] == [0, 1, 3, 7, 15, 31, 61, 91]
     assert {id for _, id, _ in exporter.calls} == {"here/audit/3/1"}
     assert (bench.books.delivered, bench.books.failures) == (2, 7)
+    assert bench.books.retried == 14
 
 
 async def test_a_batch_is_not_cut_when_it_is_taken_up_again(autojump_clock, nursery) -> None:

@@ -11,10 +11,12 @@ from typing import Any, Final
 from flowjoin._cli.api_client import NoAnswer, add_server_arguments, ask, read_array, refusal, server_of
 from flowjoin._cli.commands import EXIT_FAILED
 from flowjoin._cli.output import Cell, add_output_argument, write_rows
+from flowjoin._cli.top_view import parse_metrics
 from flowjoin._config.endpoint import Endpoint
 
 __all__ = ["add_arguments", "run"]
 
+_LAG: Final = "flowjoin_lane_lag_seconds"
 _NIL: Final = "<nil>"  # what antctl prints for a key that is absent
 # column: keys, the first that is there counts
 _FLOW_COLUMNS: Final = {
@@ -42,6 +44,16 @@ _SINK_COLUMNS: Final = {
     "LOG-EXPORTER": "withLogExporter",
     "IPFIX-EXPORTER": "withIPFIXExporter",
 }
+# column: member in JSON, figure of the exporter's lane
+_EXPORTER_COLUMNS: Final = {
+    "DELIVERED": ("delivered", "flowjoin_lane_delivered_rows_total"),
+    "RETRIED": ("retried", "flowjoin_lane_retried_rows_total"),
+    "HELD": ("held", "flowjoin_lane_held_rows"),
+    "SPOOLED": ("spooled", "flowjoin_lane_spooled_rows"),
+    "DEAD-LETTERED": ("deadLettered", "flowjoin_lane_dead_lettered_rows_total"),
+    "DROPPED": ("dropped", "flowjoin_lane_dropped_rows_total"),
+    "LAG-SECONDS": ("lagSeconds", _LAG),
+}
 _PARAMETERS: Final = {
     "srcip": ("ADDRESS", "of this source address"),
     "dstip": ("ADDRESS", "of this destination address"),
@@ -57,7 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     records = what.add_parser("flowrecords", help="the flows that are held now", description="The flows held now.")
     for name, (metavar, help_text) in _PARAMETERS.items():
         records.add_argument(f"--{name}", metavar=metavar, default="", help=f"only flows {help_text}")
-    counters = what.add_parser("recordmetrics", help="Antrea's counters", description="Antrea's counters.")
+    counters = what.add_parser(
+        "recordmetrics", help="what was counted", description="Antrea's counters, and those of each exporter."
+    )
+    counters.add_argument("--exporters", action="store_true", help="only those of each exporter, a row for each")
     for subparser in (records, counters):
         add_server_arguments(subparser)
         add_output_argument(subparser)
@@ -72,7 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
     """
     server = server_of(arguments)
     if arguments.what == "recordmetrics":
-        _print_counters(server, arguments)
+        if not arguments.exporters:
+            _print_counters(server, arguments)
+        if arguments.exporters or arguments.output == "table":
+            _print_exporters(server, arguments)
     else:
         _print_flows(server, arguments)
     return 0
@@ -120,6 +138,28 @@ def _print_counters(server: Endpoint, arguments: argparse.Namespace) -> None:
         print(json.dumps(counters))
     else:
         write_rows(tuple(row), [row], arguments.output)
+
+
+def _print_exporters(server: Endpoint, arguments: argparse.Namespace) -> None:
+    with ask(server, "/metrics") as answer:
+        if answer.status != 200:
+            raise refusal(answer)
+        try:
+            figures = parse_metrics(answer.body().decode(), 0.0)
+        except ValueError as exc:
+            raise NoAnswer("what answers is no flowjoin: it sent no metrics", exit_code=EXIT_FAILED) from exc
+    rows: list[dict[str, Cell]] = []
+    for labels in figures.of(_LAG):
+        values = {column: figures.of(metric).get(labels, 0.0) for column, (_, metric) in _EXPORTER_COLUMNS.items()}
+        counts: dict[str, Cell] = {column: int(value) for column, value in values.items()}
+        rows.append({"EXPORTER": dict(labels)["name"], **counts, "LAG-SECONDS": values["LAG-SECONDS"]})
+    if arguments.output == "json":
+        members = {"EXPORTER": "exporter", **{column: member for column, (member, _) in _EXPORTER_COLUMNS.items()}}
+        print(json.dumps([{members[column]: cell for column, cell in row.items()} for row in rows]))
+    elif rows or arguments.exporters:
+        if not arguments.exporters:
+            print()
+        write_rows(("EXPORTER", *_EXPORTER_COLUMNS), rows, arguments.output, empty="there is no exporter")
 
 
 def _first(record: Mapping[str, Any], keys: tuple[str, ...], absent: str) -> Cell:

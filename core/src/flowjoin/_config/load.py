@@ -21,7 +21,7 @@ from flowjoin._config.model import (
     RecordContents,
     Spool,
 )
-from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, is_empty, read_document
+from flowjoin._config.nodes import MappingNode, ScalarNode, is_empty, line_of, read_document
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError
 from flowjoin._model.information_element import InformationElement
@@ -30,9 +30,9 @@ from flowjoin.api._settings import Duration
 
 __all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
 
-_TLS_UNAVAILABLE: Final = "TLS collectors are not available in this version; use tcp or udp"
+_TLS_UNAVAILABLE: Final = "is not given; write tls: {certificate: FILE, key: FILE, clientCA: FILE}"
 _DEFAULT_UNAVAILABLE: Final = (
-    "is not given, and its default, tls, is not available in this version; use tcp or udp, or give collectors"
+    "tls needs certificates; write collectors: [{protocol: tls, tls: {certificate: FILE, key: FILE, clientCA: FILE}}]"
 )
 _API_OPEN: Final = (
     "the HTTP API has no authentication yet, so it listens on this machine alone; "
@@ -76,12 +76,14 @@ class LoadedConfig:
         warnings: what the operator should be told: unknown keys, what was changed, what has no effect.
         source: the file's name.
         unavailable: what ``run`` needs and this version does not have; ``replay`` does not mind.
+        document: what was read.
     """
 
     config: Config
     warnings: tuple[Notice, ...] = ()
     source: str | None = None
     unavailable: ConfigError | None = dataclasses.field(default=None, compare=False)
+    document: MappingNode | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def require_available(self) -> None:
         """For what opens collectors.
@@ -91,6 +93,11 @@ class LoadedConfig:
         """
         if self.unavailable is not None:
             raise self.unavailable
+
+    def located(self, error: ConfigError) -> ConfigError:
+        """An error about a key, with the file's name and the key's line."""
+        line = None if self.document is None else line_of(self.document, error.path)
+        return ConfigError(error.problem, path=error.path, line=line, source=self.source)
 
 
 def load_config(text: str, source: str | None = None, *, strict: bool = False) -> LoadedConfig:
@@ -197,6 +204,7 @@ class _Loading:
             warnings=tuple(self._notices),
             source=self._source,
             unavailable=self._unavailable(config),
+            document=document,
         )
 
     def _unknown_top_keys(self, known: list[str]) -> None:
@@ -261,11 +269,10 @@ class _Loading:
 
     def _unavailable(self, config: Config) -> ConfigError | None:
         for index, collector in enumerate(config.collectors):
-            if collector.protocol == "tls":
+            if collector.protocol == "tls" and collector.tls is None:
                 if self._given("collectors"):
-                    return self._error(_TLS_UNAVAILABLE, f"collectors[{index}].protocol")
-                said = self._given("aggregatorTransportProtocol")
-                return self._error(_TLS_UNAVAILABLE if said else _DEFAULT_UNAVAILABLE, "aggregatorTransportProtocol")
+                    return self._error(_TLS_UNAVAILABLE, f"collectors[{index}].tls")
+                return self._error(_DEFAULT_UNAVAILABLE, "aggregatorTransportProtocol")
         api = config.api_server.endpoint
         if api is not None and not api.is_loopback:
             return self._error(_API_OPEN, "apiServer.address")
@@ -293,17 +300,4 @@ class _Loading:
         return ConfigError(problem, path=path, line=self._line(path), source=self._source)
 
     def _line(self, path: str) -> int | None:
-        """The line of the last part of a path that is in the file."""
-        node: Node = self._document
-        line: int | None = None
-        for part in path.replace("[", ".[").split("."):
-            found: Entry | Node | None = None
-            if part.startswith("[") and isinstance(node, SequenceNode):
-                found = node.items[int(part[1:-1])]
-            elif isinstance(node, MappingNode):
-                found = node.get(part)
-            if found is None:
-                break
-            line = found.line
-            node = found.value if isinstance(found, Entry) else found
-        return line
+        return line_of(self._document, path)

@@ -50,9 +50,16 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 class CollectorTls:
     """TLS of a collector."""
 
-    certificate: Annotated[Path, "certificate chain, PEM"]
-    key: Annotated[Path, "private key, PEM"]
-    client_ca: Annotated[Path | None, Key("clientCA"), "exporters must show a certificate of this CA"] = None
+    certificate: Annotated[Path, "the certificate, then the chain above it, PEM"]
+    key: Annotated[Path, "its private key, PEM, not encrypted"]
+    client_ca: Annotated[
+        Path | None,
+        Key("clientCA"),
+        "authorities, PEM: exporters must show a certificate of one; absent: none is asked for",
+    ] = None
+    min_version: Annotated[Literal["VersionTLS12", "VersionTLS13"], "the oldest version that is spoken"] = (
+        "VersionTLS12"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ Its rows are in a store: in a spool, which outlives the process, or in memory.
 
 from __future__ import annotations
 
+import dataclasses
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -26,6 +27,7 @@ from flowjoin._model.errors import PermanentExportError, PluginContractError, Re
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_head import Part
+from flowjoin._pipeline.lane_lag import LaneLag
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds
 from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
 from flowjoin._pipeline.spool.settings import SpoolBounds
@@ -78,11 +80,15 @@ class Lane:
         self._log = log
         self._clock = clock
         self._store = store or MemoryStore(batching, bounds or LaneBounds(), identity.batch_id)
+        self._lag = LaneLag()
+        self._rows_in = 0
         self._may_refuse = not is_added
         self._successor: Callable[[], AbstractAsyncContextManager[Exporter]] | None = None
         self._tenure = trio.CancelScope()  # of the exporter that is open
         self._life = trio.CancelScope()
         self._ended = trio.Event()
+        self._tried = trio.Event()
+        self._is_open = False
         self._is_closing = False
         self._is_saving = False
         self._failing_batch = ""  # its id; empty when the last export went well
@@ -97,7 +103,12 @@ class Lane:
 
     def books(self) -> LaneBooks:
         """Where the rows are."""
-        return self._store.books()
+        books, now = self._store.books(), self._clock()
+        left = books.rows_in + books.restored - books.held
+        lag = self._lag.seconds(left - books.restored, now)
+        if books.held and left < books.restored and self._store.restored_since is not None:
+            lag = now - self._store.restored_since  # what an earlier run has left goes first
+        return dataclasses.replace(books, lag=lag)
 
     @property
     def is_full(self) -> bool:
@@ -118,7 +129,10 @@ class Lane:
         assert not self._is_closing, "a closed lane takes nothing"
         if not len(batch):
             return
-        dropped = self._store.put(batch, self._clock(), may_drop=may_drop)
+        now = self._clock()
+        dropped = self._store.put(batch, now, may_drop=may_drop)
+        self._rows_in += len(batch)
+        self._lag.came(self._rows_in, now)
         self._changed.set()
         if dropped:
             self._log.warning("rows_dropped", rows=dropped)
@@ -179,6 +193,15 @@ class Lane:
         self._is_saving = False
         self._ended.set()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its exporter is."""
+        return self._is_open
+
+    async def wait_tried(self) -> None:
+        """Wait until its exporter has been opened, or has failed to for the first time."""
+        await self._tried.wait()
+
     def end_within(self, seconds: float) -> None:
         """Cancel ``run`` when it takes longer."""
         self._life.deadline = self._clock() + seconds
@@ -216,6 +239,8 @@ class Lane:
             problem = f"its open yielded a {type(exporter).__name__}, which has no export"
             raise PluginFailure from PluginContractError(problem, plugin=self.name)
         self._log.info("exporter_opened")
+        self._is_open = True
+        self._tried.set()
         if not self._failing_batch:
             self._component.opened()
         while not self._is_replaced():
@@ -296,6 +321,8 @@ class Lane:
 
     def _interrupted(self, exc: Exception) -> None:
         """The exporter's context failed; if an ``export`` was under way, that is how it ended."""
+        self._is_open = False
+        self._tried.set()
         part = self._store.current
         if part is None:
             return

@@ -52,6 +52,8 @@ class LaneBooks:
         spool_octets: size of the spool.
         batches: batches that were settled, in one part or several.
         failures: calls of ``export`` that failed and left their rows unsettled.
+        retried: rows of those calls, which go again: a row counts each time.
+        lag: seconds for which the oldest row that is held has waited.
     """
 
     rows_in: int
@@ -66,6 +68,8 @@ class LaneBooks:
     spooled: int = 0
     left: int = 0
     spool_octets: int = 0
+    retried: int = 0
+    lag: float = 0.0
 
     @property
     def is_balanced(self) -> bool:
@@ -82,7 +86,7 @@ class LaneBooks:
         """Once the lane is over: what is in its spool stays there, what is not is gone."""
         lost = self.held - self.spooled
         return dataclasses.replace(
-            self, dropped=self.dropped + lost, left=self.left + self.spooled, held=0, spooled=0, spool_octets=0
+            self, dropped=self.dropped + lost, left=self.left + self.spooled, held=0, spooled=0, spool_octets=0, lag=0.0
         )
 
 
@@ -132,6 +136,7 @@ class LaneQueue:
             held=held,
             batches=self._head.batches,
             failures=self._head.failures,
+            retried=self._head.retried,
         )
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:

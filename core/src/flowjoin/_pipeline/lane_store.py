@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Protocol
+from typing import Final, Protocol
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.lane_head import Part
@@ -26,6 +26,11 @@ class LaneStore(Protocol):
     @property
     def held(self) -> int:
         """Rows that wait, or are being exported."""
+        ...
+
+    @property
+    def restored_since(self) -> float | None:
+        """When the oldest row came that an earlier run has left, on the lane's clock; None before that is known."""
         ...
 
     @property
@@ -81,6 +86,8 @@ class LaneStore(Protocol):
 
 class MemoryStore:
     """Keeps rows in memory: it promises nothing across a restart."""
+
+    restored_since: Final = None
 
     def __init__(self, batching: Batching, bounds: LaneBounds, id_of: Callable[[int], str]) -> None:
         self._queue = LaneQueue(batching, bounds, id_of)

@@ -95,6 +95,10 @@ def _lane_metrics(books: Books) -> Iterator[Metric]:
     for outcome, documentation in _OUTCOMES.items():
         samples = {name: float(getattr(lane, outcome)) for name, lane in books.lanes.items()}
         yield counter_family("lane", f"{outcome}_rows", documentation, samples)
+    retried = {name: float(lane.retried) for name, lane in books.lanes.items()}
+    yield counter_family("lane", "retried_rows", "Rows of exports that failed, to be tried again.", retried)
+    lag = {name: round(lane.lag, 3) for name, lane in books.lanes.items()}
+    yield gauge_family("lane", "lag_seconds", "How long the oldest row that is held has waited.", lag)
     rows_in = {name: float(lane.rows_in) for name, lane in books.lanes.items()}
     yield counter_family("lane", "rows", "Rows given to a lane.", rows_in)
     held = {name: float(lane.held) for name, lane in books.lanes.items()}

@@ -8,20 +8,25 @@ table, the lanes deliver within ``shutdownGracePeriod``. A second signal cancels
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 import trio
 
+from flowjoin._certificates.configured import collector_files
+from flowjoin._certificates.process import open_file_tls
 from flowjoin._collector.config import CollectorConfig, CollectorLimits
 from flowjoin._collector.process import CollectorGroup, open_collector
 from flowjoin._config.endpoint import Endpoint
-from flowjoin._config.model import Config
+from flowjoin._config.model import Collector, Config
+from flowjoin._model.errors import ConfigError
 from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.enrichment import EnricherSlot
+from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_keeper import LaneKeeper
 from flowjoin._pipeline.lookups import LookupSlot
 from flowjoin._pipeline.reload import Reloader
@@ -31,6 +36,7 @@ __all__ = ["CLOSING_SECONDS", "Outcome", "Stop", "open_stages", "run_pipeline", 
 
 CLOSING_SECONDS = 3.0  # beyond the grace period, for what is cancelled to close
 _WAIT_FOR_TABLES_SECONDS = 30.0  # look-ups and enrichers: after that rows pass them and are counted
+_WAIT_FOR_EXPORTERS_SECONDS = 10.0  # before it is said that all is ready
 _LAST_MESSAGES_SECONDS = 2.0  # what has arrived when intake stops
 _BOOKS_INTERVAL_SECONDS = 60.0
 _PATIENCE_SHARE = 0.5  # of the grace period: working lanes are waited for while the table leaves
@@ -129,16 +135,8 @@ async def run_pipeline(
     with stop.scope:
         async with AsyncExitStack() as stack:
             groups = [
-                await stack.enter_async_context(
-                    open_collector(
-                        each,
-                        ingest=pipeline.ingest,
-                        close_session=pipeline.kernel.close_session,
-                        wait_until_ready=pipeline.gate.wait_open,
-                        log=pipeline.logs.logger(component="collectors", name=f"{each.protocol} {each.address}"),
-                    )
-                )
-                for each in _collector_configs(config)
+                await stack.enter_async_context(_open_collector(pipeline, each, index))
+                for index, each in enumerate(config.collectors)
             ]
             pipeline.collector_statistics = lambda: [item for group in groups for item in group.statistics()]
             async with open_stages(pipeline, stop) as keeper:
@@ -207,7 +205,7 @@ async def _take_in(
                         beside.start_soon(source.run, name=f"source {source.name}")
                     for companion in companions:
                         beside.start_soon(companion, addresses)
-                    pipeline.log.info("ready", addresses=[str(address) for address in addresses])
+                    beside.start_soon(_tell_ready, pipeline, groups)
                     await stop.wait()
                     pipeline.log.info("stopping")
                     pipeline.allow(pipeline.config.shutdown_grace_period + CLOSING_SECONDS)
@@ -216,6 +214,17 @@ async def _take_in(
                     group.stop_intake()
                 collecting.deadline = trio.current_time() + _LAST_MESSAGES_SECONDS
         working.cancel_scope.cancel()
+
+
+async def _tell_ready(pipeline: Pipeline, groups: Sequence[CollectorGroup]) -> None:
+    """Once every exporter is open or has failed once; records come in meanwhile, because no lane delays them."""
+    lanes = pipeline.outlets.lanes
+    with trio.move_on_after(_WAIT_FOR_EXPORTERS_SECONDS):
+        for lane in lanes:
+            await lane.wait_tried()
+    addresses = [f"{item.protocol}://{item.address}" for group in groups for item in group.statistics()]
+    waiting = [lane.name for lane in lanes if not lane.is_open]
+    pipeline.log.info("ready", addresses=addresses, **({"exporters_not_open": waiting} if waiting else {}))
 
 
 async def _tell_books(pipeline: Pipeline) -> None:
@@ -243,12 +252,42 @@ async def _wait_tried(slots: Sequence[LookupSlot] | Sequence[EnricherSlot], stop
         nursery.cancel_scope.cancel()
 
 
-def _collector_configs(config: Config) -> Iterable[CollectorConfig]:
-    limits = CollectorLimits(
-        sessions=config.limits.sessions,
-        idle_timeout=config.limits.session_idle,
-        receive_buffer_octets=config.limits.receive_buffer,
+@asynccontextmanager
+async def _open_collector(pipeline: Pipeline, collector: Collector, index: int) -> AsyncIterator[CollectorGroup]:
+    name = f"{collector.protocol} {collector.address}"
+    log = pipeline.logs.logger(component="collectors", name=name)
+    limits = pipeline.config.limits
+    config = CollectorConfig(
+        protocol=collector.protocol,
+        address=collector.address,
+        limits=CollectorLimits(
+            sessions=limits.sessions,
+            idle_timeout=limits.session_idle,
+            receive_buffer_octets=limits.receive_buffer,
+        ),
     )
-    for collector in config.collectors:
-        assert collector.protocol != "tls", "refused when the configuration was read"
-        yield CollectorConfig(protocol=collector.protocol, address=collector.address, limits=limits)
+    async with AsyncExitStack() as stack:
+        tls = None
+        if collector.protocol == "tls":
+            assert collector.tls is not None, "refused when the configuration was read"
+            component = pipeline.health.add("collectors", name)
+            tls = await stack.enter_async_context(
+                open_file_tls(collector_files(collector.tls, index), log=log, report=partial(_tell, component))
+            )
+        yield await stack.enter_async_context(
+            open_collector(
+                config,
+                ingest=pipeline.ingest,
+                close_session=pipeline.kernel.close_session,
+                wait_until_ready=pipeline.gate.wait_open,
+                log=log,
+                tls=tls,
+            )
+        )
+
+
+def _tell(component: Component, problem: ConfigError | None) -> None:
+    if problem is None:
+        component.recovered()
+    else:
+        component.failed(problem)

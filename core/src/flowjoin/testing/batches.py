@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Final
@@ -17,12 +18,11 @@ from flowjoin.api import (
     InformationElement,
     Value,
 )
+from flowjoin.api.schemas import FlowSchemas, build_schemas
 from flowjoin.wire.registry import default_registry
 
 __all__ = [
-    "AGGREGATED_ELEMENTS",
     "HOSTILE_TEXTS",
-    "PLAIN_ELEMENTS",
     "aggregated_schema",
     "every_data_type",
     "hostile_flows",
@@ -31,97 +31,6 @@ __all__ = [
     "plain_schema",
     "standard_flow",
 ]
-
-_STATISTICS: Final = (
-    "octetDeltaCount",
-    "octetTotalCount",
-    "packetDeltaCount",
-    "packetTotalCount",
-    "reverseOctetDeltaCount",
-    "reverseOctetTotalCount",
-    "reversePacketDeltaCount",
-    "reversePacketTotalCount",
-)
-
-# The order in which Antrea's aggregator sends a joined flow; # is the address family.
-AGGREGATED_ELEMENTS: Final = (
-    "flowStartSeconds",
-    "flowEndSeconds",
-    "flowEndReason",
-    "sourceTransportPort",
-    "destinationTransportPort",
-    "protocolIdentifier",
-    "packetTotalCount",
-    "octetTotalCount",
-    "packetDeltaCount",
-    "octetDeltaCount",
-    "sourceIPv#Address",
-    "destinationIPv#Address",
-    "reversePacketTotalCount",
-    "reverseOctetTotalCount",
-    "reversePacketDeltaCount",
-    "reverseOctetDeltaCount",
-    "sourcePodName",
-    "sourcePodNamespace",
-    "sourceNodeName",
-    "destinationPodName",
-    "destinationPodNamespace",
-    "destinationNodeName",
-    "destinationServicePort",
-    "destinationServicePortName",
-    "ingressNetworkPolicyName",
-    "ingressNetworkPolicyNamespace",
-    "ingressNetworkPolicyType",
-    "ingressNetworkPolicyRuleName",
-    "ingressNetworkPolicyRuleAction",
-    "egressNetworkPolicyName",
-    "egressNetworkPolicyNamespace",
-    "egressNetworkPolicyType",
-    "egressNetworkPolicyRuleName",
-    "egressNetworkPolicyRuleAction",
-    "tcpState",
-    "flowType",
-    "egressName",
-    "egressIP",
-    "egressNodeName",
-    "appProtocolName",
-    "httpVals",
-    "proxySnatPort",
-    "proxySnatIPv#",
-    "destinationClusterIPv#",
-    "destinationServiceIPv#",
-    *(f"{name}From{side}Node" for name in _STATISTICS for side in ("Source", "Destination")),
-    "flowEndSecondsFromSourceNode",
-    "flowEndSecondsFromDestinationNode",
-    "throughput",
-    "throughputFromSourceNode",
-    "throughputFromDestinationNode",
-    "reverseThroughput",
-    "reverseThroughputFromSourceNode",
-    "reverseThroughputFromDestinationNode",
-    "sourcePodLabels",
-    "destinationPodLabels",
-    "clusterId",
-)
-
-PLAIN_ELEMENTS: Final = (
-    "flowStartSeconds",
-    "flowEndSeconds",
-    "flowEndReason",
-    "sourceIPv#Address",
-    "destinationIPv#Address",
-    "sourceTransportPort",
-    "destinationTransportPort",
-    "protocolIdentifier",
-    "packetTotalCount",
-    "octetTotalCount",
-    "packetDeltaCount",
-    "octetDeltaCount",
-    "ingressInterface",
-    "egressInterface",
-    "tcpControlBits",
-    "ipClassOfService",
-)
 
 HOSTILE_TEXTS: Final = (
     "a,b",
@@ -230,16 +139,16 @@ _STANDARD_ADDRESSES: Final[Mapping[AddressFamily, Mapping[str, Value]]] = {
 
 def aggregated_schema(family: AddressFamily) -> FlowSchema:
     """Columns of joined flows."""
-    return _schema(FlowOrigin.AGGREGATED, family, AGGREGATED_ELEMENTS)
+    return _schemas()[FlowOrigin.AGGREGATED, family]
 
 
 def plain_schema(family: AddressFamily) -> FlowSchema:
     """Columns of flows of any other exporter: nothing of Kubernetes."""
-    return _schema(FlowOrigin.PLAIN, family, PLAIN_ELEMENTS)
+    return _schemas()[FlowOrigin.PLAIN, family]
 
 
 def standard_flow(family: AddressFamily = AddressFamily.IPV4, /, **changes: Value) -> FlowBatch:
-    """One joined flow with a value in every element but those of layer 7; ``changes`` replace values by name."""
+    """One joined flow with a value in nearly every element, UUIDs apart; ``changes`` replace values by name."""
     values = {**_STANDARD, **_STANDARD_ADDRESSES[family], **changes}
     schema = aggregated_schema(family)
     return FlowBatch.from_columns(
@@ -325,10 +234,9 @@ def every_data_type() -> FlowBatch:
     return FlowBatch.from_columns(schema, columns)
 
 
-def _schema(origin: FlowOrigin, family: AddressFamily, names: tuple[str, ...]) -> FlowSchema:
-    registry = default_registry()
-    elements = tuple(registry.by_name(name.replace("#", str(family.value))) for name in names)
-    return FlowSchema(origin=origin, family=family, elements=elements, registry=registry)
+@functools.cache
+def _schemas() -> FlowSchemas:
+    return build_schemas(default_registry())
 
 
 def _greatest(element: InformationElement) -> Value:

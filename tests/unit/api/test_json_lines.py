@@ -6,15 +6,17 @@ import json
 from typing import Any
 
 from flowjoin.api import AddressFamily, FlowBatch
+from flowjoin.api.lines import JsonLines
 from flowjoin.testing import every_data_type, hostile_flows, numbered_flows, plain_flows, standard_flow
 from flowjoin.testing.batches import HOSTILE_TEXTS
-from flowjoin_log._json_lines import JsonLinesWriter
+
+_DEFAULTS = (0, "", "0.0.0.0", "::", "00:00:00:00:00:00")
 
 
 def objects(
     batch: FlowBatch, *extra: str, iso_times: bool = False, omit_defaults: bool = False
 ) -> list[dict[str, Any]]:
-    writer = JsonLinesWriter(extra, iso_times=iso_times, omit_defaults=omit_defaults)
+    writer = JsonLines(extra, iso_times=iso_times, omit_defaults=omit_defaults)
     text = b"".join(writer.render(batch)).decode()
     lines = text.split("\n")
     assert lines.pop() == "", "the last line is ended too"
@@ -46,7 +48,7 @@ def test_members_with_default_values_can_be_left_out() -> None:
     whole = objects(batch)
     assert whole[0]["tcpControlBits"] == 0
     assert objects(batch, omit_defaults=True) == [
-        {name: value for name, value in flow.items() if value not in (0, "")} for flow in whole
+        {name: value for name, value in flow.items() if value not in _DEFAULTS} for flow in whole
     ]
 
 
