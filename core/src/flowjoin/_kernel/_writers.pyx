@@ -50,6 +50,7 @@ cdef struct Part:
     Text suffix
     Text unset
     bint has_unset
+    bint is_counted
 
 
 cdef inline uint8_t* put(uint8_t* to, const Text* text) noexcept nogil:
@@ -72,6 +73,7 @@ def write_rows(pieces, Py_ssize_t rows, Py_ssize_t first, Py_ssize_t last):
     cdef uint8_t* buffer = NULL
     cdef uint8_t* to
     cdef uint8_t* larger
+    cdef uint8_t* counted
     cdef const uint8_t* value
     cdef uint64_t number
     cdef int64_t negative
@@ -120,11 +122,15 @@ def write_rows(pieces, Py_ssize_t rows, Py_ssize_t first, Py_ssize_t last):
                         to = put(to, &part.unset)
                         continue
                     to = put(to, &part.prefix)
+                    counted = to
+                    to += part.is_counted
                     for octet in range(4):
                         if octet:
                             to[0] = c"."
                             to += 1
                         to = write_decimal(to, value[octet])
+                    if part.is_counted:
+                        counted[0] = <uint8_t>(to - counted - 1)
                     to = put(to, &part.suffix)
                 elif part.kind == OCTETS:
                     memcpy(to, part.values + row * part.size, part.size)
@@ -207,7 +213,8 @@ cdef Py_ssize_t prepare(Part* part, piece, list held) except -1:
     assert kind is Dotted, "no other piece"
     part.kind = DOTTED
     part.prefix, part.suffix = text_of(piece.prefix), text_of(piece.suffix)
-    longest = part.prefix.length + part.suffix.length + 15
+    longest = part.prefix.length + part.suffix.length + 16
+    part.is_counted = piece.counted
     if piece.unset is not None:
         part.has_unset = True
         part.unset = text_of(piece.unset)
