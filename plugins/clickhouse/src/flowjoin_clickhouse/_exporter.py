@@ -1,6 +1,6 @@
 """The exporter's life: encodes on trio's thread a column at a time, talks to the server in a worker thread.
 
-Encoding stays on trio's thread, with a checkpoint after each column: a worker thread that computes would hold the
+Encoding stays on trio's thread, with a checkpoint after each megabyte: a worker thread that computes would hold the
 interpreter's lock for whole switch intervals, and every system call of the collectors would wait for it.
 """
 
@@ -41,6 +41,7 @@ T = TypeVar("T")
 _BATCH_OCTETS: Final = Octets(16 * 1024 * 1024)
 _INTERRUPT_SECONDS: Final = 5.0  # a host name that is being looked up cannot be interrupted
 _CLOSE_SECONDS: Final = 5.0
+_STEP_OCTETS: Final = 1024 * 1024  # of encoding between checkpoints, a millisecond or two
 _CAUSE: Final = "the server had noted the insert as done and had not stored it"
 _MOST_CHECKS: Final = 3  # of one insert that fail; a table that cannot be asked must not stop the flows
 _MOST_CUTS: Final = 200  # inserts that look for the rows at fault; what is left then is refused together
@@ -194,6 +195,7 @@ class _ClickHouseExporter:
 
     async def _encoded(self, insert: _Insert, batch: FlowBatch) -> list[Buffer]:
         block: list[Buffer] = []
+        octets = 0
         for pieces in encode(
             batch,
             insert.columns,
@@ -201,7 +203,11 @@ class _ClickHouseExporter:
             unset_addresses_empty=self._context.compatibility != "antrea-2.3",
         ):
             block += pieces
-            await trio.lowlevel.checkpoint()
+            octets += sum(map(len, pieces))
+            if octets > _STEP_OCTETS:
+                octets = 0
+                await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
         return block
 
     async def _see_to_it(self, insert: _Insert, check: Check, batch: FlowBatch) -> None:
