@@ -55,6 +55,17 @@ class State:
             raise _unusable(self.directory, exc) from exc
         return own
 
+    def last_epoch(self) -> int:
+        """The last that this instance took, also by a later ``next_epoch``; blocking.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: what is there is no number.
+        """
+        if self.directory is None:
+            return self.epoch
+        return int((self.directory / "epoch").read_text(encoding="ascii"))
+
     def next_epoch(self) -> State:
         """The same state with an epoch of its own, on the disk; blocking.
 
