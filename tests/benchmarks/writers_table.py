@@ -17,10 +17,10 @@ from rich.table import Table
 
 from flowjoin._kernel import row_writing
 from flowjoin.api import FlowBatch
+from flowjoin.api.lines import CsvLines, JsonLines
 from flowjoin.api.writers import Fixed, NetworkOrder, NumberColumn, PackedColumn, Piece, TextStyle, texts_of
 from flowjoin_log._columns import columns_of
-from flowjoin_log._csv import CsvWriter, quote_rfc4180
-from flowjoin_log._json_lines import JsonLinesWriter
+from flowjoin_log._pretty import PRETTY
 
 FLOWS, RUNS = 20_000, 7
 
@@ -37,15 +37,12 @@ def batches() -> list[FlowBatch]:
 
 
 def csv_of(batch: FlowBatch) -> None:
-    writer = CsvWriter(
-        columns_of("antrea-2.7"), quote=quote_rfc4180, pretty_print=True, iso_times=False, unset_addresses_empty=True
-    )
-    for _ in writer.render(batch):
+    for _ in CsvLines(columns_of("antrea-2.7"), is_quoted=True, words=PRETTY).render(batch):
         pass
 
 
 def json_of(batch: FlowBatch) -> None:
-    for _ in JsonLinesWriter((), iso_times=False, omit_defaults=False).render(batch):
+    for _ in JsonLines().render(batch):
         pass
 
 

@@ -149,7 +149,7 @@ async def test_antreas_configuration_joins_agents_records_and_sends_them_on(nurs
             while b'"ready"' not in log:
                 log += await process.stderr.receive_some()
             [line] = [line for line in log.splitlines() if b'"ready"' in line]
-            (address,) = json.loads(line)["addresses"]
+            address = json.loads(line)["addresses"][0].removeprefix("tcp://")
             traffic = TrafficConfig(flows=200, seed=2, inter_node_share=0.5)
             await trio.to_thread.run_sync(send_agent_messages, address, traffic)
             process.send_signal(signal.SIGTERM)

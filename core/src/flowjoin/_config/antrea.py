@@ -349,6 +349,10 @@ _TRANSLATIONS: Final[Mapping[str, tuple[str, Callable[[Section], dict[str, Plain
 }
 
 
+# What those sections become: the exporters that most people mean.
+EXPORTER_TYPES: Final = frozenset(type_ for type_, _ in _TRANSLATIONS.values())
+
+
 def sinks_present(types: Collection[str]) -> dict[str, bool]:
     """Which of Antrea's sinks there are among the types of exporters, by the keys of its /recordmetrics."""
     return {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +11,7 @@ from flowjoin._config.load import LoadedConfig, load_config
 from flowjoin._config.nodes import MAX_CHARACTERS
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["parse_file", "read_file"]
+__all__ = ["parse_file", "read_again", "read_file"]
 
 _MAX_OCTETS: Final = 4 * MAX_CHARACTERS  # UTF-8
 
@@ -26,6 +28,25 @@ def read_file(path: str) -> bytes:
     except (OSError, ValueError) as exc:  # ValueError: a NUL in the path
         cause = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
         raise ConfigError(f"cannot be read: {cause}", source=path) from exc
+
+
+def read_again(path: str) -> bytes:
+    """As ``read_file``, of a file that has been read before; never waits for somebody to write.
+
+    Raises:
+        ConfigError: it cannot be read, is none any more, or holds nothing, as after a full disk.
+    """
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError("cannot be read: it is no file any more", source=path)
+            octets = file.read(_MAX_OCTETS + 1)
+    except (OSError, ValueError) as exc:
+        cause = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        raise ConfigError(f"cannot be read: {cause}", source=path) from exc
+    if not octets.strip():
+        raise ConfigError("is empty", source=path)
+    return octets
 
 
 def parse_file(octets: bytes, path: str, *, strict: bool = False) -> LoadedConfig:

@@ -90,6 +90,8 @@ class Lane:
         self._tenure = trio.CancelScope()  # of the exporter that is open
         self._life = trio.CancelScope()
         self._ended = trio.Event()
+        self._tried = trio.Event()
+        self._is_open = False
         self._is_closing = False
         self._is_saving = False
         self._failing_batch = ""  # its id; empty when the last export went well
@@ -215,6 +217,15 @@ class Lane:
         self._is_saving = False
         self._ended.set()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its exporter is."""
+        return self._is_open
+
+    async def wait_tried(self) -> None:
+        """Wait until its exporter has been opened, or has failed to for the first time."""
+        await self._tried.wait()
+
     def end_within(self, seconds: float) -> None:
         """Cancel ``run`` when it takes longer."""
         self._life.deadline = self._clock() + seconds
@@ -286,6 +297,8 @@ class Lane:
             problem = f"its open yielded a {type(exporter).__name__}, which has no export"
             raise PluginFailure from PluginContractError(problem, plugin=self.name)
         self._log.info("exporter_opened")
+        self._is_open = True
+        self._tried.set()
         if not self._failing_batch:
             self._component.opened()
         while not self._is_replaced():
@@ -370,6 +383,8 @@ class Lane:
 
     def _interrupted(self, exc: Exception) -> None:
         """The exporter's context failed; if an ``export`` was under way, that is how it ended."""
+        self._is_open = False
+        self._tried.set()
         part = self._store.current
         if part is None:
             return

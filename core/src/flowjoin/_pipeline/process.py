@@ -36,6 +36,7 @@ __all__ = ["CLOSING_SECONDS", "Outcome", "Stop", "open_stages", "run_pipeline", 
 
 CLOSING_SECONDS = 3.0  # beyond the grace period, for what is cancelled to close
 _WAIT_FOR_TABLES_SECONDS = 30.0  # look-ups and enrichers: after that rows pass them and are counted
+_WAIT_FOR_EXPORTERS_SECONDS = 10.0  # before it is said that all is ready
 _LAST_MESSAGES_SECONDS = 2.0  # what has arrived when intake stops
 _BOOKS_INTERVAL_SECONDS = 60.0
 _PATIENCE_SHARE = 0.5  # of the grace period: working lanes are waited for while the table leaves
@@ -208,7 +209,7 @@ async def _take_in(
                         beside.start_soon(source.run, name=f"source {source.name}")
                     for companion in companions:
                         beside.start_soon(companion, addresses)
-                    pipeline.log.info("ready", addresses=[str(address) for address in addresses])
+                    beside.start_soon(_tell_ready, pipeline, groups)
                     await stop.wait()
                     pipeline.log.info("stopping")
                     pipeline.allow(pipeline.config.shutdown_grace_period + CLOSING_SECONDS)
@@ -217,6 +218,17 @@ async def _take_in(
                     group.stop_intake()
                 collecting.deadline = trio.current_time() + _LAST_MESSAGES_SECONDS
         working.cancel_scope.cancel()
+
+
+async def _tell_ready(pipeline: Pipeline, groups: Sequence[CollectorGroup]) -> None:
+    """Once every exporter is open or has failed once; records come in meanwhile, because no lane delays them."""
+    lanes = pipeline.outlets.lanes
+    with trio.move_on_after(_WAIT_FOR_EXPORTERS_SECONDS):
+        for lane in lanes:
+            await lane.wait_tried()
+    addresses = [f"{item.protocol}://{item.address}" for group in groups for item in group.statistics()]
+    waiting = [lane.name for lane in lanes if not lane.is_open]
+    pipeline.log.info("ready", addresses=addresses, **({"exporters_not_open": waiting} if waiting else {}))
 
 
 async def _tell_books(pipeline: Pipeline) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gc
 import random
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import trio
 
@@ -18,6 +17,7 @@ from flowjoin._kernel.interface import KeepsFlows, RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
+from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.checkpoint import Checkpoint
 from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
@@ -44,7 +44,6 @@ def run_program(
     environment: Mapping[str, str],
     logs: Logs,
     companions: Sequence[Companion] = (),
-    errors: TextIO | None = None,
     file: ConfigurationFile | None = None,
 ) -> int:
     """Run until a signal says stop, print the books, give the exit code.
@@ -73,11 +72,10 @@ def run_program(
         for name in orphan_spools(directory, _with_spool(bound)):
             problem = "no exporter with a spool has this name; flowjoin spool resend sends it to another"
             log.warning("spool_orphaned", spool=name, problem=problem)
-        out = sys.stderr if errors is None else errors
         running: list[Pipeline] = []
         early = EarlySignals()
         early.note()
-        main = partial(_main, bound, state, logs, form, companions, running, file=file, early=early, out=out)
+        main = partial(_main, bound, state, logs, form, companions, running, file=file, early=early)
         try:
             outcome = trio.run(main)
         except BaseException as exc:
@@ -86,18 +84,21 @@ def run_program(
                 logs.report_suppressed(everything=True)
                 log.error("core_failed", problem=f"{type(bug).__name__}: {bug}", hint="this is a bug of flowjoin")
                 for pipeline in running:
-                    print(pipeline.books().table(), file=out)
+                    _tell_books(pipeline.books(), logs)
             raise
         for problem in outcome.books.imbalances():
             log.error("books_do_not_balance", problem=problem)
         logs.report_suppressed(everything=True)
+        if logs.format == "json":
+            _tell_books(outcome.books, logs)
         log.info(
             "stopped",
             exit_code=outcome.exit_code,
             rows_undelivered=outcome.books.undelivered,
             rows_in_no_spool=outcome.books.unkept,
         )
-        print(outcome.books.table(), file=out)
+        if logs.format == "console":
+            _tell_books(outcome.books, logs)
         return outcome.exit_code
 
 
@@ -113,6 +114,14 @@ def _leaves(exc: BaseException) -> Iterator[BaseException]:
         yield exc
 
 
+def _tell_books(books: Books, logs: Logs) -> None:
+    """For whom the log is: a table, or one line of it."""
+    if logs.format == "console":
+        logs.text(books.table())
+    else:
+        logs.statement("books", {"component": "core", **books.facts()})
+
+
 async def _main(
     bound: BoundConfig,
     state: State,
@@ -123,7 +132,6 @@ async def _main(
     *,
     file: ConfigurationFile | None,
     early: EarlySignals,
-    out: TextIO,
 ) -> Outcome:
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
@@ -143,7 +151,7 @@ async def _main(
         stall_seconds=bound.config.limits.stall,
         plugins=lambda: _plugin_names(pipeline.bound),
         is_saving=lambda: any(lane.is_saving for lane in pipeline.outlets.all_lanes),
-        last_words=lambda: print(pipeline.books().table(), file=out, flush=True),
+        last_words=lambda: _tell_books(pipeline.books(), logs),
         log=pipeline.log,
     )
     pipeline.allow = watchdog.allow

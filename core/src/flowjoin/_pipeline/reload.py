@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 import trio
 
 from flowjoin._config.changes import applied, compare
-from flowjoin._config.file import read_file
+from flowjoin._config.file import read_again
 from flowjoin._config.model import Log
 from flowjoin._config.plugin_settings import BoundConfig
 from flowjoin._model.errors import ConfigError, PluginError
@@ -51,7 +51,7 @@ class ConfigurationFile:
     octets: bytes
     bind: Callable[[bytes], tuple[BoundConfig, tuple[str, ...]]]
     set_log: Callable[[Log], None]
-    read: Callable[[str], bytes] = read_file
+    read: Callable[[str], bytes] = read_again
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Reloader:
                 await self._wished.wait()
             is_asked = self._wished.is_set()
             self._wished = trio.Event()
-            found = await self._in_thread(self._read)
+            found = await self._in_thread(self._read, may_hang=True)
             is_whole = found == self._before
             self._before = found
             if is_asked or (is_whole and found != self._settled):
@@ -112,7 +112,7 @@ class Reloader:
             self._log.info("configuration_unchanged", file=self._file.path)
             return
         try:
-            bound, sentences = await self._in_thread(partial(self._file.bind, found))
+            bound, sentences = await self._in_thread(partial(self._file.bind, found), may_hang=True)
             await self._apply(bound, keeper)
         except (ConfigError, PluginError) as exc:
             self._refuse(exc)
@@ -186,8 +186,9 @@ class Reloader:
         if changes.fixed:
             self._log.warning("restart_needed", keys=list(changes.fixed), problem="these cannot change while running")
 
-    async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await self._run(function, limiter=self._limiter)
+    async def _in_thread(self, function: Callable[[], T], *, may_hang: bool = False) -> T:
+        """``may_hang``: in a file system that is away, in a plugin's import; the run's end does not wait for it."""
+        return await self._run(function, limiter=self._limiter, abandon_on_cancel=may_hang)
 
 
 def _plan(old: tuple[BoundExporter, ...], new: tuple[BoundExporter, ...]) -> _Plan:

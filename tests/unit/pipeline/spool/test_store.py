@@ -301,70 +301,12 @@ async def test_refused_rows_are_kept_as_dead_letters_with_the_reason(tmp_path) -
     assert "too blue" in index
 
 
-def damage(path, at: int) -> None:
-    octets = bytearray(path.read_bytes())
-    octets[at] ^= 0x10
-    path.write_bytes(octets)
-
-
 async def held_spool(tmp_path, *numbers: int) -> None:
     bench = SpoolBench(MemoryExporter([for_ever]).open, tmp_path / "audit", batching=Batching(records=1))
     for number in numbers:
         bench.lane.offer(batch_of(number))
     await bench.run_for(1)
     assert bench.books.spooled == len(numbers)
-
-
-async def test_a_flipped_bit_costs_its_batch_and_is_counted(tmp_path, autojump_clock) -> None:
-    await held_spool(tmp_path, 1, 2, 3)
-    path = tmp_path / "audit" / "0000000001.ipfix"
-    damage(path, path.stat().st_size - 1)
-    exporter = MemoryExporter()
-    bench = SpoolBench(exporter.open, tmp_path / "audit", epoch=2)
-    await bench.run_for(10)
-    assert flat(exporter) == [1, 2]
-    assert (bench.books.restored, bench.books.dropped, bench.books.damaged) == (3, 1, 1)
-    assert "batch_damaged" in bench.log.events("error")
-    assert bench.books.held == 0
-
-
-async def test_a_file_cut_anywhere_gives_the_whole_batches_before_the_cut(tmp_path, autojump_clock) -> None:
-    await held_spool(tmp_path, 1, 2, 3)
-    names = ["0000000001.ipfix", "0000000001.index", "cursor"]
-    whole = {name: (tmp_path / "audit" / name).read_bytes() for name in names}
-    for name in names[:2]:
-        for cut in range(0, len(whole[name]), 7):
-            directory = tmp_path / f"{name}-{cut}"
-            directory.mkdir()
-            for other in names:
-                (directory / other).write_bytes(whole[other][:cut] if other == name else whole[other])
-            exporter = MemoryExporter()
-            bench = SpoolBench(exporter.open, directory, epoch=2)
-            await bench.run_for(10)
-            assert flat(exporter) == [1, 2, 3][: len(flat(exporter))]
-            assert bench.books.held == 0
-            if name.endswith("ipfix"):
-                assert bench.books.damaged == 3 - len(flat(exporter))
-
-
-async def test_any_flipped_octet_is_survived_and_nothing_false_is_delivered(tmp_path, autojump_clock) -> None:
-    await held_spool(tmp_path, 1, 2, 3)
-    names = ["0000000001.ipfix", "0000000001.index", "cursor"]
-    whole = {name: (tmp_path / "audit" / name).read_bytes() for name in names}
-    for name in names:
-        for at in range(0, len(whole[name]), 11):
-            directory = tmp_path / f"{name}-{at}"
-            directory.mkdir()
-            for other in names:
-                (directory / other).write_bytes(whole[other])
-            damage(directory / name, at)
-            exporter = MemoryExporter()
-            bench = SpoolBench(exporter.open, directory, epoch=2)
-            await bench.run_for(10)
-            assert set(flat(exporter)) <= {1, 2, 3}
-            assert len(flat(exporter)) >= 2 or "head" in name or name.endswith("index"), (name, at)
-            assert len(flat(exporter)) == len(set(flat(exporter)))
-            assert bench.books.held == 0
 
 
 async def test_a_momentary_lack_of_descriptors_loses_nothing(tmp_path, autojump_clock) -> None:

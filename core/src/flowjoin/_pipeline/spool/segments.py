@@ -7,9 +7,10 @@ fault never writes to the same files again, so that a torn tail stays a tail.
 
 from __future__ import annotations
 
+import errno
 import threading
 import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -17,6 +18,7 @@ from typing import Final, TypeAlias
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_schema import FlowSchema
+from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import MAX_LINE_OCTETS, Index, Piece, read_index
 from flowjoin._pipeline.spool.row_layout import DamagedError, RowLayout
@@ -28,10 +30,13 @@ __all__ = [
     "SegmentWriter",
     "decode_slowly",
     "list_segments",
+    "list_without_index",
     "load_index",
+    "next_number",
     "read_batch",
     "read_octets",
     "remove_segment",
+    "remove_unfinished",
 ]
 
 # To be iterated to its end, with others working between two steps; it returns the batch.
@@ -72,6 +77,7 @@ class SegmentWriter:
         self._descriptors: tuple[int, ...] = ()
         new_data, new_index = (path.with_name(path.name + _NEW) for path in (files.data, files.index))
         try:
+            files.directory.mkdir(mode=0o700, exist_ok=True)  # somebody may have removed it
             for path, octets in ((new_data, data), (new_index, lines)):
                 descriptor = disk.create(path)
                 self._descriptors += (descriptor,)
@@ -97,6 +103,9 @@ class SegmentWriter:
             OSError: the segment must not be written to any more.
         """
         data_file, index_file = self._descriptors
+        for descriptor in self._descriptors:
+            if self._disk.is_removed(descriptor):
+                raise OSError(errno.ENOENT, "somebody removed the segment that is written to")
         if data:
             self._disk.write(data_file, data)
             if is_synced:
@@ -120,12 +129,44 @@ class SegmentWriter:
 
 def list_segments(disk: Disk, directory: Path) -> list[SegmentFiles]:
     """The segments in a directory, oldest first; those without an index are not among them."""
-    numbers = []
-    for name in disk.names(directory):
-        stem, dot, suffix = name.rpartition(".")
-        if dot + suffix == _INDEX and stem.isascii() and stem.isdigit():
-            numbers.append(int(stem))
+    return [SegmentFiles(directory, number) for number in sorted(_numbers(disk.names(directory), _INDEX))]
+
+
+def list_without_index(disk: Disk, directory: Path) -> list[SegmentFiles]:
+    """The segments of which only the octets are there, oldest first: nobody can tell which of their rows are settled.
+
+    One whose making a sudden end has cut short is not among them: what it has stands elsewhere too.
+    """
+    names = disk.names(directory)
+    numbers = _numbers(names, _DATA) - _numbers(names, _INDEX) - _numbers(names, _INDEX + _NEW)
     return [SegmentFiles(directory, number) for number in sorted(numbers)]
+
+
+def remove_unfinished(disk: Disk, directory: Path) -> None:
+    """Remove what a sudden end has left of making a segment; nobody may be making one.
+
+    Raises:
+        OSError: it cannot be.
+    """
+    names = disk.names(directory)
+    for number in _numbers(names, _INDEX + _NEW) - _numbers(names, _INDEX):
+        disk.remove(SegmentFiles(directory, number).data)
+    for name in names:
+        if name.endswith((_DATA + _NEW, _INDEX + _NEW)):
+            disk.remove(directory / name)
+
+
+def next_number(disk: Disk, directory: Path, cursor: Cursor) -> int:
+    """Of a new segment: above all that are there, whole or not, and all that were settled."""
+    names = disk.names(directory)
+    return max(cursor.segment, 0, *_numbers(names, _INDEX), *_numbers(names, _DATA)) + 1
+
+
+def _numbers(names: Iterable[str], suffix: str) -> set[int]:
+    """Of the names that are ours: written as we write them, because two names of one number would be two segments."""
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    digits = (stem for stem in stems if stem.isascii() and stem.isdigit())
+    return {int(stem) for stem in digits if f"{int(stem):010d}" == stem}
 
 
 def remove_segment(disk: Disk, files: SegmentFiles) -> None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 
@@ -33,9 +33,7 @@ from flowjoin._pipeline.spool.intake import Intake
 from flowjoin._pipeline.spool.read_cache import ReadCache
 from flowjoin._pipeline.spool.reader import SegmentReader
 from flowjoin._pipeline.spool.restoring import restore
-from flowjoin._pipeline.spool.segments import (
-    list_segments,
-)
+from flowjoin._pipeline.spool.segments import list_segments, list_without_index, next_number, remove_unfinished
 from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
 from flowjoin._pipeline.spool.settling import Settlement
 from flowjoin._pipeline.spool.shelf import Segment, Shelf
@@ -45,13 +43,9 @@ from flowjoin.api._types import Batching, Logger
 
 __all__ = ["SpoolStore"]
 
-T = TypeVar("T")
-
 _AGE_CHECK_SECONDS: Final = 30.0
 _CLOSING_SECONDS: Final = 10.0
 _WRITE_OCTETS: Final = 8 * 1024 * 1024  # in memory, of one write
-_READ_ATTEMPTS: Final = 5
-_READ_AGAIN_SECONDS: Final = 1.0
 
 
 class SpoolStore:
@@ -104,8 +98,10 @@ class SpoolStore:
             self._disk.sync_directory(folder)  # a name that a loss of power takes would take the spool with it
         cursor_file = CursorFile(self._disk, settings.directory)
         cursor = cursor_file.restored
+        remove_unfinished(self._disk, settings.directory)
         self._found = list_segments(self._disk, settings.directory)
-        number = max(cursor.segment, self._found[-1].number if self._found else 0) + 1
+        self._without_index = list_without_index(self._disk, settings.directory)
+        number = next_number(self._disk, settings.directory, cursor)
         self._own = IndexHead(instance_id, lane, number)
         self._intake = Intake()
         self._shelf = Shelf()
@@ -326,7 +322,16 @@ class SpoolStore:
         await self.persist()
 
     async def _restore(self) -> None:
-        restoring = partial(restore, self._disk, self._found, self._settlement.cursor, self._registry, self._own)
+        restoring = partial(
+            restore,
+            self._disk,
+            self._found,
+            self._settlement.cursor,
+            self._registry,
+            self._own,
+            now=self._clock(),
+            wall=self._wall(),
+        )
         found = await self._run(restoring, limiter=self._sync_limiter)
         for segment in found.segments:
             self._shelf.append(segment)
@@ -336,16 +341,15 @@ class SpoolStore:
         self._ledger.restored += found.rows + found.damaged_rows
         self._ledger.dropped += found.damaged_rows
         self._ledger.damaged += found.damaged_rows
-        written_at = [segment.first_at for segment in found.segments if segment.first_at]
-        age = max(0.0, self._wall() - min(written_at, default=self._wall()))
-        self.restored_since = self._clock() - age
+        self.restored_since = min((segment.first_at for segment in found.segments), default=self._clock())
         self._is_restored = True
-        if found.rows or found.damaged_rows or found.damaged_lines:
-            self._log.info("spool_restored", rows=found.rows, segments=len(found.segments))
-        if found.damaged_rows or found.damaged_lines:
-            self._log.error("spool_damaged", rows=found.damaged_rows, index_lines=found.damaged_lines)
-        for problem in found.problems:
-            self._log.error("spool_not_readable", problem=problem)
+        found.tell(self._log)
+        for files in self._without_index:
+            if files.number < self._settlement.cursor.segment:
+                self._settlement.doomed.append(files)  # settled; a sudden end came between its two files
+            else:
+                problem = "its index is not there, so its rows are counted nowhere; flowjoin decode shows them"
+                self._log.error("spool_index_missing", file=str(files.data), problem=problem)
         self._progress.set()
         self._notify()
 
@@ -366,7 +370,7 @@ class SpoolStore:
         gone: list[Segment] = []
         while self._shelf.octets > self._settings.max_octets and (oldest := self._shelf.give_up_oldest()) is not None:
             gone.append(oldest)
-        too_old = self._wall() - self._settings.max_age
+        too_old = self._clock() - self._settings.max_age  # not by a clock that somebody may set
         self._writer.retire_before(too_old)
         gone += self._shelf.give_up_older(too_old)
         if not gone:

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from flowjoin.api import AddressFamily, FlowBatch
+from flowjoin.api.lines import JsonLines
 from flowjoin.testing import every_data_type, hostile_flows, numbered_flows, plain_flows, standard_flow
 from flowjoin.testing.batches import HOSTILE_TEXTS
-from flowjoin_log._json_lines import JsonLinesWriter
 
 _DEFAULTS = (0, "", "0.0.0.0", "::", "00:00:00:00:00:00")
 
@@ -16,7 +16,7 @@ _DEFAULTS = (0, "", "0.0.0.0", "::", "00:00:00:00:00:00")
 def objects(
     batch: FlowBatch, *extra: str, iso_times: bool = False, omit_defaults: bool = False
 ) -> list[dict[str, Any]]:
-    writer = JsonLinesWriter(extra, iso_times=iso_times, omit_defaults=omit_defaults)
+    writer = JsonLines(extra, iso_times=iso_times, omit_defaults=omit_defaults)
     text = b"".join(writer.render(batch)).decode()
     lines = text.split("\n")
     assert lines.pop() == "", "the last line is ended too"
