@@ -14,6 +14,7 @@ from flowjoin._api_server.config import ApiServerLimits
 from flowjoin._api_server.figures import Figures
 from flowjoin._api_server.flow_query import BadQuery, FlowQuery, parse_query
 from flowjoin._api_server.flow_records import json_records
+from flowjoin._api_server.log_level import log_level_reply
 from flowjoin._api_server.replies import (
     JSON,
     Reply,
@@ -34,7 +35,7 @@ Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 FLOWS_PER_SLICE: Final = 48  # rows made and written as JSON: some 80 µs a flow, 4 ms
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _METHODS: Final = ("GET", "HEAD")
-_PATHS: Final = ("/healthz", "/livez", "/readyz", "/metrics", "/recordmetrics", "/flowrecords")
+_PATHS: Final = ("/healthz", "/livez", "/readyz", "/metrics", "/recordmetrics", "/flowrecords", "/loglevel")
 _ALWAYS: Final = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
 
 
@@ -57,7 +58,7 @@ class HttpApi:
             is_gone: whether the client has left, so that nobody reads a long reply on.
         """
         path = scope["path"]
-        reply = self._refusal(scope) or self._short_reply(path, scope["query_string"])
+        reply = self._refusal(scope) or self._short_reply(path, scope)
         query: FlowQuery | None = None
         if reply is None:
             try:
@@ -96,8 +97,8 @@ class HttpApi:
             return text_reply(405, problem, headers=(("allow", ", ".join(_METHODS)),))
         return None
 
-    def _short_reply(self, path: str, query_string: bytes) -> Reply | None:
-        figures = self._figures
+    def _short_reply(self, path: str, scope: Scope) -> Reply | None:
+        figures, query_string = self._figures, scope["query_string"]
         match path:
             case "/livez":
                 return liveness_reply()
@@ -107,6 +108,8 @@ class HttpApi:
                 return Reply(status=200, body=figures.exposition(), content_type=_METRICS_TYPE)
             case "/recordmetrics":
                 return record_metrics_reply(figures.record_metrics())
+            case "/loglevel":
+                return log_level_reply(figures, scope["method"], query_string, dict(scope["headers"]))
             case "/flowrecords":
                 return None
         if path == "/healthz" or path.startswith("/healthz/"):

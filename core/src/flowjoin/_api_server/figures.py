@@ -10,9 +10,11 @@ from typing import Literal, Protocol, TypeAlias
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 
-__all__ = ["Compatibility", "ComponentState", "Figures", "Phase"]
+__all__ = ["Compatibility", "ComponentState", "Figures", "LogLevel", "Phase"]
 
 Compatibility: TypeAlias = Literal["antrea-2.7", "antrea-2.3"]
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 class Phase(enum.Enum):
@@ -71,6 +73,15 @@ class Figures(Protocol):
 
     def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
         """As the kernel's ``scan``."""
+        ...
+
+    @property
+    def log_level(self) -> tuple[LogLevel, int]:
+        """The level of the log, and the verbosity that Antrea would have."""
+        ...
+
+    def set_log_level(self, level: LogLevel, verbosity: int) -> None:
+        """Write otherwise from now on, until the next change or the end."""
         ...
 
     def count_request(self, path: str, status: int) -> None:

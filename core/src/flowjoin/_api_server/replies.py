@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 from flowjoin._api_server.figures import ComponentState, Phase
 
-__all__ = ["Reply", "health_reply", "liveness_reply", "readiness_reply", "record_metrics_reply", "text_reply"]
+__all__ = ["JSON", "Reply", "health_reply", "liveness_reply", "readiness_reply", "record_metrics_reply", "text_reply"]
 
 _TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"

@@ -34,11 +34,13 @@ class Answer:
 
     Attributes:
         compatibility: whose keys it has.
+        log_level: in force, where that was asked for; else empty.
         pieces: gives the body.
     """
 
     status: int
     compatibility: str
+    log_level: str
     pieces: Callable[[], Iterator[bytes]]
 
     def body(self) -> bytes:
@@ -101,6 +103,7 @@ def ask(server: Endpoint, path: str, parameters: Mapping[str, str] | None = None
         yield Answer(
             status=response.status,
             compatibility=response.getheader("flowjoin-compatibility", _COMPATIBILITY),
+            log_level=response.getheader("flowjoin-log-level", ""),
             pieces=pieces,
         )
     finally:

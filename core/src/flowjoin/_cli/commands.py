@@ -72,6 +72,7 @@ COMMANDS: Final = (
     Command("spool", "list, check or send again what waits in spools and what was refused"),
     Command("get", "ask a running flowjoin for its flow records or its counters"),
     Command("top", "watch a running flowjoin: rates, lanes, flows, what was dropped and why"),
+    Command("log-level", "ask a running flowjoin for the level of its log, or change it"),
     Command("config", "print the JSON Schema of the configuration, for editors"),
     Command("plugins", "list the installed plugins"),
 )

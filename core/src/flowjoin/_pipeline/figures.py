@@ -7,7 +7,7 @@ from typing import Literal
 
 import trio
 
-from flowjoin._api_server.figures import Compatibility, ComponentState, Phase
+from flowjoin._api_server.figures import Compatibility, ComponentState, LogLevel, Phase
 from flowjoin._config import antrea
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.flow_batch import FlowBatch
@@ -26,6 +26,8 @@ class PipelineFigures:
         self._pipeline = pipeline
         self.compatibility: Compatibility = pipeline.config.compatibility
         self.phase = Phase.STARTING
+        self._told_verbosity: tuple[LogLevel, int] = ("info", 0)
+        self._log = pipeline.logs.logger(component="core", is_answer=True)
 
     async def while_ready(self, _addresses: Sequence[Endpoint]) -> None:
         """A companion of the pipeline, from which it is known that Messages are taken in."""
@@ -56,6 +58,18 @@ class PipelineFigures:
 
     def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
         return self._pipeline.kernel.scan(flow_filter, cursor, limit)
+
+    @property
+    def log_level(self) -> tuple[LogLevel, int]:
+        level = self._pipeline.logs.level
+        told, verbosity = self._told_verbosity
+        return level, verbosity if told == level else 4 if level == "debug" else 0
+
+    def set_log_level(self, level: LogLevel, verbosity: int) -> None:
+        before = self._pipeline.logs.level
+        self._told_verbosity = (level, verbosity)
+        self._pipeline.logs.level = level
+        self._log.info("log_level_changed", level=level, before=before)
 
     def count_request(self, path: str, status: int) -> None:
         documentation = "Requests answered by the HTTP API."
