@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 import trio
+import trio.lowlevel
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
@@ -141,7 +142,7 @@ async def _main(
         logs=logs,
         metrics=Metrics(),
         random=random.random,
-        clock=trio.current_time,
+        clock=trio.lowlevel.current_clock().current_time,  # which can be asked after trio has ended, for the books
     )
     gc.freeze()  # what start-up made stays: the collector need not walk it again and again, ten milliseconds each time
     running.append(pipeline)  # for its books, whatever becomes of it
