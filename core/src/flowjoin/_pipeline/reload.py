@@ -183,8 +183,9 @@ class Reloader:
             exporters_changed=[plugin.entry.name for plugin in plan.changed],
             exporters_removed=plan.removed,
         )
-        if changes.fixed:
-            self._log.warning("restart_needed", keys=list(changes.fixed), problem="these cannot change while running")
+        fixed = [*changes.fixed, *_new_elements(old, bound)]
+        if fixed:
+            self._log.warning("restart_needed", keys=fixed, problem="these cannot change while running")
 
     async def _in_thread(self, function: Callable[[], T], *, may_hang: bool = False) -> T:
         """``may_hang``: in a file system that is away, in a plugin's import; the run's end does not wait for it."""
@@ -199,3 +200,10 @@ def _plan(old: tuple[BoundExporter, ...], new: tuple[BoundExporter, ...]) -> _Pl
         changed=[plugin for plugin in new if before.get(plugin.entry.name, plugin.entry) != plugin.entry],
         removed=[name for name in before if name not in after],
     )
+
+
+def _new_elements(old: BoundConfig, new: BoundConfig) -> list[str]:
+    """What a plugin that was not loaded before defines: flows have had their elements since the start."""
+    known = {element.name for element in old.registry} | {element.name for element in new.elements}
+    names = sorted(element.name for element in new.registry if element.name not in known)
+    return [f"Information Elements of plugins that were not loaded before: {', '.join(names)}"] if names else []
