@@ -1,12 +1,13 @@
 """What a running flowjoin does with each key that changes: ``python tests/benchmarks/reload_table.py``.
 
-One process; each key is changed in its file and SIGHUP sent, and what the log answers is the row of a table in Markdown;
-then it is changed back.
+One process; each key is changed in its file and SIGHUP sent, and what the log answers is the row of a table in
+Markdown; then it is changed back.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import tempfile
@@ -117,8 +118,7 @@ def told(lines: list[dict[str, Any]]) -> str:
 
 
 def _without_path(problem: str) -> str:
-    _, name, rest = problem.partition("flowjoin.yaml:")
-    return f"line {rest}" if name and rest[:1].isdigit() else rest.strip() or problem
+    return re.sub(r"\S*flowjoin\.yaml:(\d*)", lambda found: f"line {found[1]}:" if found[1] else "", problem).strip()
 
 
 def main() -> None:
