@@ -69,7 +69,9 @@ class Collector:
 
     protocol: Annotated[CollectorProtocol, "what IPFIX comes over"]
     address: Annotated[Endpoint, 'where it listens; "[::]" takes IPv4 too'] = Endpoint(host="::", port=4739)
-    tls: Annotated[CollectorTls | None, "certificates, for protocol tls"] = None
+    tls: Annotated[CollectorTls | None, "certificates, for protocol tls; absent: those of flowjoin's own authority"] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.protocol != "tls":
@@ -209,7 +211,9 @@ class Limits:
         16 * 1024 * 1024
     )
     receive_buffer: Annotated[Octets, Bounds(4096, 2**30), "SO_RCVBUF of a UDP collector"] = Octets(64 * 1024 * 1024)
-    lane_bytes: Annotated[Octets, Bounds(65536), "batches one lane holds in memory"] = Octets(64 * 1024 * 1024)
+    lane_bytes: Annotated[Octets, Bounds(65536), "batches one lane holds in memory; half: open ones"] = Octets(
+        64 * 1024 * 1024
+    )
     stall: Annotated[Duration, Bounds(1), "when nothing moves for so long the process ends with 1"] = Duration(30.0)
 
 

@@ -75,6 +75,7 @@ class LaneMaker:
         name = plugin.entry.name
         opener, log = self.instances.opener("exporters", plugin, self.lookups)
         batching = _batching(plugin)
+        self._warn_of_small_batches(batching, log)
         return Lane(
             opener,
             _timeless(batching, bounds) if self.is_replay else batching,
@@ -105,6 +106,7 @@ class LaneMaker:
         """
         opener, log = self.instances.opener("exporters", plugin, self.lookups)
         spool, batching = plugin.entry.spool, _batching(plugin)
+        self._warn_of_small_batches(batching, log)
         identity = LaneIdentity(instance_id=state.instance_id, lane=plugin.entry.name, epoch=state.epoch)
 
         def next_store() -> LaneStore:
@@ -117,6 +119,11 @@ class LaneMaker:
             bounds=_bounds(spool) if isinstance(spool, Spool) else None,
             next_store=next_store if is_moved else None,
         )
+
+    def _warn_of_small_batches(self, batching: Batching, log: Logger) -> None:
+        if batching.octets > self.lane_octets // 2 and not self.is_replay:
+            remedy = f"set limits.laneBytes to {2 * batching.octets} at least"
+            log.warning("batches_smaller", wanted=batching.octets, octets=self.lane_octets // 2, remedy=remedy)
 
     def _store(self, plugin: BoundExporter, batching: Batching, state: State, log: Logger) -> LaneStore | None:
         """The exporter's spool; None where its lane is to be in memory."""

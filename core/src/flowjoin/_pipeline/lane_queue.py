@@ -95,7 +95,7 @@ class LaneQueue:
 
     def __init__(self, batching: Batching, bounds: LaneBounds, id_of: Callable[[int], str]) -> None:
         """Take a function that makes a batch's id from its sequence number."""
-        self._batcher = Batcher(batching)
+        self._batcher = Batcher(batching, bounds.octets // 2)
         self._bounds = bounds
         self._id_of = id_of
         self._sequence = 0

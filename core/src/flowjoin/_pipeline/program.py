@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final
 
 import trio
-import trio.lowlevel
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
@@ -24,6 +23,7 @@ from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.figures import PipelineFigures
 from flowjoin._pipeline.kernel_factory import form_of, make_kernel
+from flowjoin._pipeline.loop_clock import LoopClock
 from flowjoin._pipeline.process import CLOSING_SECONDS, Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.reload import ConfigurationFile, Reloader
 from flowjoin._pipeline.spool.places import orphan_spools
@@ -76,7 +76,18 @@ def run_program(
         running: list[Pipeline] = []
         early = EarlySignals()
         early.note()
-        main = partial(_main, bound, state, logs, form, companions, running, file=file, early=early)
+        main = partial(
+            _main,
+            bound,
+            state,
+            logs,
+            form,
+            companions,
+            running,
+            file=file,
+            early=early,
+            namespace=environment.get("POD_NAMESPACE") or "flow-aggregator",
+        )
         try:
             outcome = trio.run(main)
         except BaseException as exc:
@@ -133,6 +144,7 @@ async def _main(
     *,
     file: ConfigurationFile | None,
     early: EarlySignals,
+    namespace: str,
 ) -> Outcome:
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
@@ -142,7 +154,7 @@ async def _main(
         logs=logs,
         metrics=Metrics(),
         random=random.random,
-        clock=trio.lowlevel.current_clock().current_time,  # which can be asked after trio has ended, for the books
+        clock=LoopClock(),  # the books are told after the loop too
     )
     gc.freeze()  # what start-up made stays: the collector need not walk it again and again, ten milliseconds each time
     running.append(pipeline)  # for its books, whatever becomes of it
@@ -178,7 +190,12 @@ async def _main(
             await checkpoint.restore()
             nursery.start_soon(checkpoint.keep, name="checkpoint")
         outcome = await run_pipeline(
-            pipeline, bound.config, stop, companions=(*companions, figures.while_ready), reloader=reloader
+            pipeline,
+            bound.config,
+            stop,
+            companions=(*companions, figures.while_ready),
+            reloader=reloader,
+            namespace=namespace,
         )
         nursery.cancel_scope.cancel()
     if memory is not None:

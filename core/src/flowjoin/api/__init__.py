@@ -23,6 +23,7 @@ from flowjoin._model.information_element import (
     MergeRule,
     Value,
 )
+from flowjoin.api._cluster import AccessReview, CertificateObject, CertificateStore, StoredCertificate, User
 from flowjoin.api._hookspecs import hookimpl
 from flowjoin.api._lookups import (
     Node,
@@ -53,9 +54,12 @@ from flowjoin.api._types import (
 __all__ = [
     "API_VERSION",
     "VARIABLE_LENGTH",
+    "AccessReview",
     "AddressFamily",
     "Batching",
     "Bounds",
+    "CertificateObject",
+    "CertificateStore",
     "ConfigError",
     "Counter",
     "DataType",
@@ -97,6 +101,8 @@ __all__ = [
     "ServiceLookup",
     "ServicePort",
     "SourceType",
+    "StoredCertificate",
+    "User",
     "Value",
     "hookimpl",
 ]

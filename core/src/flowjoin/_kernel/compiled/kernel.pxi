@@ -43,8 +43,18 @@ cdef class Compiled:
 
 @cython.final
 cdef class Session:
-    """What is remembered of one Transport Session."""
+    """What is remembered of one Transport Session.
+
+    While nothing is missing, its sequence and the time of its last Message are followed here alone: ``settle`` tells
+    them to the decoder, and must be called before the decoder looks at them.
+    """
     cdef object state
+    cdef object tracker  # the decoder's, of the domain that spoke last; None: not followed here
+    cdef uint32_t domain
+    cdef uint32_t expected
+    cdef bint had_records
+    cdef double last_message
+    cdef bint is_listed
     cdef dict templates  # by domain and Template id: Compiled or None, and when it ends
     cdef uint64_t last_key
     cdef Compiled last
@@ -62,6 +72,17 @@ cdef class Session:
         self.templates.clear()
         self.last = None
         self.has_init_time = False
+        self.tracker = None
+
+    cdef int settle(self) except -1:
+        self.state.last_message = self.last_message
+        if self.tracker is not None:  # as SequenceTracker does when what it expected came
+            self.tracker._stray_next = -1
+            self.tracker._expected = self.expected
+            self.tracker._is_exact = True
+            if self.had_records:
+                self.tracker._has_records = True
+        return 0
 
 
 @cython.final
@@ -84,6 +105,7 @@ cdef class CompiledKernel:
     cdef object last_session
     cdef Session last
     cdef list listed  # Templates with counts not told yet
+    cdef list unsettled  # sessions heard since the decoder was told last
     cdef uint64_t messages, octets, records_received, rows_given
     cdef int64_t sequence_lost
 
@@ -131,6 +153,7 @@ cdef class CompiledKernel:
         self.now = float("-inf")
         self.sessions = {}
         self.listed = []
+        self.unsettled = []
 
     @property
     def flows_per_slice(self):
@@ -149,6 +172,7 @@ cdef class CompiledKernel:
                 continue
             if notices is None:
                 notices = Notices()
+            self.settle()
             data_sets = self.intake.receive(message, session, now, notices)
             state = self.decoder.state_of(session)
             if state is not None and state.compiled is not None:
@@ -220,8 +244,7 @@ cdef class CompiledKernel:
         # From here on the Message counts.
         self.messages += 1
         self.octets += size
-        known.state.last_message = now
-        self.follow_sequence(known, domain, wire32(data + 8), <uint32_t>records)
+        self.follow(known, domain, wire32(data + 8), <uint32_t>records, now)
         known.header.export_time = wire32(data + 4)
         if known.header.domain != domain:
             known.header.domain = domain
@@ -269,22 +292,32 @@ cdef class CompiledKernel:
         known.last_key, known.last, known.last_end = key, <Compiled>compiled, end
         return known.last
 
-    cdef int follow_sequence(self, Session known, uint32_t domain, uint32_t sequence, uint32_t records) except -1:
-        cdef dict sequences = known.state.sequences
-        cdef object number = domain
-        tracker = sequences.get(number)
-        if tracker is not None and tracker._expected == sequence:
-            if len(sequences) > 1:  # the first is the one quiet longest
-                del sequences[number]
-                sequences[number] = tracker
-            # as SequenceTracker does when what it expected came
-            tracker._stray_next = -1
-            tracker._expected = <uint32_t>(sequence + records)
-            tracker._is_exact = True
-            if records:
-                tracker._has_records = True
+    cdef int follow(self, Session known, uint32_t domain, uint32_t sequence, uint32_t records, double now) except -1:
+        """Note when the Message came, and what its sequence number says."""
+        known.last_message = now
+        if not known.is_listed:
+            known.is_listed = True
+            self.unsettled.append(known)
+        if known.tracker is not None and known.domain == domain and known.expected == sequence:
+            known.expected = sequence + records
+            known.had_records |= records != 0
             return 0
-        self.sequence_lost += self.decoder.follow_sequence(known.state, number, sequence, records)
+        known.settle()
+        known.tracker = None
+        self.sequence_lost += self.decoder.follow_sequence(known.state, domain, sequence, records)
+        tracker = known.state.sequences.get(domain)
+        if tracker is not None and tracker._expected is not None and tracker._stray_next == -1 and tracker._is_exact:
+            known.tracker = tracker
+            known.domain, known.expected, known.had_records = domain, tracker._expected, False
+        return 0
+
+    cdef int settle(self) except -1:
+        """Tell the decoder what was followed here."""
+        cdef Session known
+        for known in self.unsettled:
+            known.settle()
+            known.is_listed = False
+        self.unsettled.clear()
         return 0
 
     cdef int merge_octets(
@@ -434,17 +467,20 @@ cdef class CompiledKernel:
         return self.intake.remember_templates(templates, now)
 
     def tick(self, now):
+        self.settle()
         before = self.decoder.templates_expired
         idle = self.intake.tick(now)
         if idle or self.decoder.templates_expired != before:
             self.forget_sessions()
         return idle
 
-    cdef void forget_sessions(self):
+    cdef int forget_sessions(self) except -1:
+        self.settle()
         for _, known in self.sessions.values():
             (<Session>known).forget()
         self.sessions.clear()
         self.last_session = self.last = None
+        return 0
 
     # --- out
 

@@ -67,7 +67,8 @@ class SpoolWriter:
         self.closing_rows = 0
         self.is_unsynced = False
         self._settings = settings
-        self._batcher = Batcher(batching)
+        # The other half is for rows on their way to the disk: an open batch that grows must not cost them.
+        self._batcher = Batcher(batching, settings.memory_octets // 2)
         self._shelf = shelf
         self._cache = cache
         self._head = head
