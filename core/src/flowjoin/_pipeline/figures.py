@@ -27,7 +27,6 @@ class PipelineFigures:
         self.compatibility: Compatibility = pipeline.config.compatibility
         self.phase = Phase.STARTING
         self._told_verbosity: tuple[LogLevel, int] = ("info", 0)
-        self._log = pipeline.logs.logger(component="core", is_answer=True)
 
     async def while_ready(self, _addresses: Sequence[Endpoint]) -> None:
         """A companion of the pipeline, from which it is known that Messages are taken in."""
@@ -69,7 +68,8 @@ class PipelineFigures:
         before = self._pipeline.logs.level
         self._told_verbosity = (level, verbosity)
         self._pipeline.logs.level = level
-        self._log.info("log_level_changed", level=level, before=before)
+        log = self._pipeline.logs.logger(component="core", is_answer=True)
+        log.info("log_level_changed", level=level, before=before)
 
     def count_request(self, path: str, status: int) -> None:
         documentation = "Requests answered by the HTTP API."
