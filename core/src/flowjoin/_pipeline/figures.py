@@ -69,7 +69,7 @@ class PipelineFigures:
         self._told_verbosity = (level, verbosity)
         self._pipeline.logs.level = level
         log = self._pipeline.logs.logger(component="core", is_answer=True)
-        log.info("log_level_changed", level=level, before=before)
+        log.info("log_level_changed", before=before, now=level)
 
     def count_request(self, path: str, status: int) -> None:
         documentation = "Requests answered by the HTTP API."
