@@ -368,6 +368,9 @@ def test_top_shows_one_interval_for_programs_and_for_people(start: Start) -> Non
     assert [lane["name"] for lane in view["lanes"]] == ["log"]
     assert [collector["protocol"] for collector in view["collectors"]] == ["tcp"]
     assert view["degraded"] == {}
+    assert table.stdout.startswith("flowjoin 127.0.0.1:")
+    (flows,) = [line for line in table.stdout.splitlines() if line.startswith("flows ")]
+    assert flows.endswith(" evicted")  # nothing is folded
     assert "300 held" in table.stdout
     assert re.search(r"^log +", table.stdout, re.M)
     assert endless.returncode == 2

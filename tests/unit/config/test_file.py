@@ -23,7 +23,7 @@ def test_a_file_is_read_again(tmp_path: Path) -> None:
     assert read_again(str(link)) == b"mode: Proxy\n"
 
 
-@pytest.mark.parametrize("octets", [b"", b"\n \n"])
+@pytest.mark.parametrize("octets", [b"", b"\n \n", b"# mode: Proxy\n  #\n"])
 def test_what_an_editor_or_a_full_disk_left_empty_is_no_configuration(tmp_path: Path, octets: bytes) -> None:
     path = tmp_path / "flowjoin.yaml"
     path.write_bytes(octets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import sys
 from collections.abc import Mapping
@@ -68,7 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_subparsers(dest="what", metavar="flowrecords|recordmetrics", required=True)
     records = what.add_parser("flowrecords", help="the flows that are held now", description="The flows held now.")
     for name, (metavar, help_text) in _PARAMETERS.items():
-        records.add_argument(f"--{name}", metavar=metavar, default="", help=f"only flows {help_text}")
+        kind = _address if metavar == "ADDRESS" else str
+        records.add_argument(f"--{name}", type=kind, metavar=metavar, default="", help=f"only flows {help_text}")
     counters = what.add_parser(
         "recordmetrics", help="what was counted", description="Antrea's counters, and those of each exporter."
     )
@@ -168,3 +170,13 @@ def _first(record: Mapping[str, Any], keys: tuple[str, ...], absent: str) -> Cel
         if isinstance(value, str | int | float):
             return value
     return absent
+
+
+def _address(text: str) -> str:
+    """An address in any spelling; of what is none there are no flows, and nobody would be told why."""
+    try:
+        if text:  # else it is as good as not given
+            ipaddress.ip_address(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address") from exc
+    return text

@@ -23,6 +23,7 @@ from flowjoin._config.endpoint import Endpoint
 
 __all__ = ["add_arguments", "run"]
 
+_UNFOLDED: Final = 10_000
 _UNITS: Final = ("", "k", "M", "G", "T")
 
 
@@ -58,13 +59,18 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.output == "json":
                 print(json.dumps(view.facts()), flush=True)
             else:
-                Console(highlight=False).print(_draw(view, server))
+                _console().print(_draw(view, server))
             if arguments.once:
                 return 0
             before = after
     with contextlib.suppress(KeyboardInterrupt):  # how people leave it
         _watch(server, before, arguments.interval)
     return 0
+
+
+def _console() -> Console:
+    """Nothing is folded where standard output is no terminal: the next program may be grep."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _UNFOLDED)
 
 
 def _watch(server: Endpoint, before: Reading, interval: float) -> None:

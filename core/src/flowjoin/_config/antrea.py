@@ -23,6 +23,7 @@ from flowjoin._model.errors import ConfigError
 from flowjoin.api._settings import Bounds, Duration, Key
 
 __all__ = [
+    "NO_LABELS",
     "SECTIONS",
     "ClickHouse",
     "ClickHouseTls",
@@ -34,6 +35,10 @@ __all__ = [
 ]
 
 _CERTIFICATES: Final = "/etc/flow-aggregator/certs"  # where Antrea's Deployment mounts its Secrets
+NO_LABELS: Final = (
+    "no enricher is configured that could tell labels; write enrichers: [{type: kubernetes}], which "
+    "pip install flowjoin-kubernetes brings"
+)
 _MIN_MESSAGE: Final = 512
 _MAX_MESSAGE: Final = 65535
 

@@ -44,7 +44,8 @@ def read_again(path: str) -> bytes:
     except (OSError, ValueError) as exc:
         cause = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
         raise ConfigError(f"cannot be read: {cause}", source=path) from exc
-    if not octets.strip():
+    # At a start it would mean every default; while we run it would take every exporter out.
+    if all(line.strip()[:1] in (b"", b"#") for line in octets.splitlines()):
         raise ConfigError("is empty", source=path)
     return octets
 

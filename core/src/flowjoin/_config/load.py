@@ -282,6 +282,8 @@ class _Loading:
             self._note("info", "No collector / sink has been configured, so no flow data will be exported")
         if config.checkpoint != "none" and config.mode == "Proxy":
             self._note("info", "has no effect in Proxy mode, which stores no flows", "checkpoint")
+        if config.record_contents.pod_labels and not config.enrichers:
+            self._note("warning", antrea.NO_LABELS, "recordContents.podLabels")
         if config.flow_stream_service.enable:
             self._note("warning", "the stream service is not available in this version", "flowStreamService.enable")
 

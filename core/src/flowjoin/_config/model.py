@@ -186,7 +186,7 @@ class ElementDefinition:
 class RecordContents:
     """What a flow record holds beyond the fixed elements."""
 
-    pod_labels: Annotated[bool, "add the labels of Pods", LIVE] = False
+    pod_labels: Annotated[bool, "labels of Pods, where an enricher knows them", LIVE] = False
     elements: Annotated[
         tuple[str | ElementDefinition, ...], "more elements: names of registered ones, or definitions"
     ] = ()

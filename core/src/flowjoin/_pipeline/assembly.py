@@ -140,9 +140,16 @@ def assemble(
         ConfigError: the state directory cannot be used.
     """
     instances = Instances(
-        state=state, logs=logs, metrics=metrics, compatibility=bound.config.compatibility, registry=bound.registry
+        state=state,
+        logs=logs,
+        metrics=metrics,
+        compatibility=bound.config.compatibility,
+        registry=bound.registry,
+        health=HealthTable(random),
+        config=lambda: pipeline.config,
     )
-    return _Assembly(bound, kernel, instances, random, clock, wall, run).assemble(is_replay)
+    pipeline = _Assembly(bound, kernel, instances, clock, wall, run).assemble(is_replay)
+    return pipeline
 
 
 @dataclass(slots=True)
@@ -150,13 +157,12 @@ class _Assembly:
     bound: BoundConfig
     kernel: Kernel
     instances: Instances
-    random: Callable[[], float]
     clock: Callable[[], float]
     wall: Callable[[], float]
     run: InThread
 
     def assemble(self, is_replay: bool) -> Pipeline:
-        health = HealthTable(self.random)
+        health = self.instances.health
         lookups = self._lookups(health)
         registry_of_lookups = Lookups(lookups)
         enrichers = self._enrichers(health, registry_of_lookups)

@@ -75,7 +75,12 @@ def pipeline_metrics(books: Books, health: tuple[ComponentHealth, ...], lost_log
     sources = {name: float(rows) for name, rows in books.source_rows.items()}
     yield counter_family("source", "rows", "Rows that a source gave.", sources)
     degraded = {row.component: float(row.state is State.DEGRADED) for row in health}
-    yield gauge_family("component", "degraded", "1 while a component fails and is tried again.", degraded)
+    yield gauge_family(
+        "component",
+        "degraded",
+        "1 while a component fails and is tried again, or says that it works in part.",
+        degraded,
+    )
     failures = {row.component: float(row.failures) for row in health}
     yield counter_family("component", "failures", "How often a component failed.", failures)
     yield counter_family("telemetry", "lost_lines", "Lines that standard error did not take.", lost_log_lines)

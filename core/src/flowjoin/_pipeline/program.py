@@ -19,6 +19,7 @@ from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.checkpoint import Checkpoint
+from flowjoin._pipeline.cluster_identity import with_cluster_uuid
 from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.figures import PipelineFigures
@@ -146,6 +147,7 @@ async def _main(
     early: EarlySignals,
     namespace: str,
 ) -> Outcome:
+    state = await with_cluster_uuid(bound, state, logs)
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
         bound,

@@ -26,6 +26,8 @@ from flowjoin._model.information_element import (
 from flowjoin.api._cluster import AccessReview, CertificateObject, CertificateStore, StoredCertificate, User
 from flowjoin.api._hookspecs import hookimpl
 from flowjoin.api._lookups import (
+    ClientCredentials,
+    ClientCredentialsLookup,
     Node,
     NodeLookup,
     Pod,
@@ -39,6 +41,7 @@ from flowjoin.api._lookups import (
 from flowjoin.api._settings import Bounds, Duration, Key, Octets, Secret
 from flowjoin.api._types import (
     API_VERSION,
+    AskClusterUuid,
     Batching,
     Counter,
     Enricher,
@@ -56,10 +59,13 @@ __all__ = [
     "VARIABLE_LENGTH",
     "AccessReview",
     "AddressFamily",
+    "AskClusterUuid",
     "Batching",
     "Bounds",
     "CertificateObject",
     "CertificateStore",
+    "ClientCredentials",
+    "ClientCredentialsLookup",
     "ConfigError",
     "Counter",
     "DataType",

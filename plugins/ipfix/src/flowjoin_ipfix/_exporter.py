@@ -181,7 +181,7 @@ class _IpfixExporter:
         if self._tls is not None:
             try:
                 context = await trio.to_thread.run_sync(client_context, self._tls)
-            except ValueError as exc:
+            except (ValueError, OSError) as exc:  # the second: a file that is being replaced
                 raise ConnectionLost(str(exc)) from exc
         return await connect_stream(
             self._address,

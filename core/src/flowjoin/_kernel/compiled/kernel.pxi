@@ -593,13 +593,14 @@ cdef class CompiledKernel:
         cdef uint32_t end = max(min(max(cursor, 0) + limit, self.table.slots), 0)
         cdef Layout layout
         cdef Flow* flow
-        cdef bint takes_all = flow_filter == FlowFilter()
+        wanted = KeyFilter(flow_filter)
+        cdef bint takes_all = wanted.takes_all
         for handle in range(first, end):
             flow = self.table.flow(handle)
             if flow.state == NULL:
                 continue
             layout = self.table.layout_of(flow)
-            if takes_all or matches(flow_filter, (<const char*>flow.state - layout.key_size)[:layout.key_size]):
+            if takes_all or wanted.matches((<const char*>flow.state - layout.key_size)[:layout.key_size]):
                 rows.add(layout, flow.state, False, NOBODY, 0)
         return rows.batches(self.strings), end if end < self.table.slots else None
 

@@ -1,0 +1,213 @@
+"""Gives flows the names, UIDs and labels of their Pods, Nodes and Services.
+
+Which rows get what:
+
+- A side without a Pod's name gets name, namespace and Node of the Pod that had its address when the flow began: flows
+  between Nodes (of which one half may never come), and flows of exporting processes that know no Pods at all.
+- A side with a Pod's name gets that Pod's labels, where they are wanted.
+- A name gets the UID of what it names.
+
+A Pod is found by its address; only where several have had it, by the flow's start too. So most of a batch takes one
+look-up for each of its distinct addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import trio
+
+from flowjoin.api import (
+    ConfigError,
+    Enricher,
+    FlowBatch,
+    FlowOrigin,
+    PluginContext,
+    PluginError,
+    Value,
+)
+from flowjoin_kubernetes._client import load_api
+from flowjoin_kubernetes._config import KubernetesConfig
+from flowjoin_kubernetes._records import PodRecord, uid_octets
+from flowjoin_kubernetes._tables import Tables, open_tables
+
+__all__ = ["ADDS", "FILLS", "KubernetesEnricher", "open_enricher"]
+
+Side: TypeAlias = Literal["source", "destination"]
+
+_SIDES: Final[tuple[Side, ...]] = ("source", "destination")
+_BY_SIDE: Final = ("PodName", "PodNamespace", "NodeName", "PodLabels")
+ADDS: Final = tuple(f"{side}{what}" for side in _SIDES for what in _BY_SIDE)
+FILLS: Final = (
+    *(f"{side}{what}UUID" for side in _SIDES for what in ("Pod", "Node")),
+    "destinationServiceUUID",
+    "egressNodeUUID",
+)
+
+_START: Final = "flowStartSeconds"
+_INTER_NODE: Final = 2  # flowType of a flow between Pods on two Nodes
+_NO_UID: Final = bytes(16)
+_POLL_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """What rows of one kind get for one side; empty where nothing is to be said.
+
+    Attributes:
+        is_missing: a Pod was looked up and there is none.
+    """
+
+    name: str = ""
+    namespace: str = ""
+    node: str = ""
+    pod_uid: bytes = _NO_UID
+    node_uid: bytes = _NO_UID
+    labels: str = ""
+    is_missing: bool = False
+
+
+class KubernetesEnricher:
+    """Over tables that are kept up to date elsewhere."""
+
+    def __init__(self, tables: Tables, context: PluginContext) -> None:
+        """Count in the context."""
+        self._tables = tables
+        self._context = context
+        self._without_pod = context.counter("rows_without_pod", "Sides of rows whose address is that of no known Pod.")
+
+    def enrich(self, batch: FlowBatch) -> Mapping[str, Sequence[Value]]:
+        columns: dict[str, Sequence[Value]] = {}
+        if not len(batch):
+            return columns
+        wants_labels = self._context.wants_pod_labels
+        for side in _SIDES:
+            columns.update(self._side(batch, side, wants_labels))
+        if "destinationServicePortName" in batch.schema:
+            columns["destinationServiceUUID"] = self._by_name(batch, "destinationServicePortName", self._service_uid)
+        if "egressNodeName" in batch.schema:
+            columns["egressNodeUUID"] = self._by_name(batch, "egressNodeName", self._node_uid)
+        return columns
+
+    def _side(self, batch: FlowBatch, side: Side, wants_labels: bool) -> Mapping[str, Sequence[Value]]:
+        address = f"{side}IPv{batch.schema.family.value}Address"
+        is_plain = batch.schema.origin is FlowOrigin.PLAIN
+        several = batch.map_distinct(address, lambda text: len(self._tables.pods_of(text)) > 1)
+        names = [address, f"{side}PodName", f"{side}PodNamespace", f"{side}NodeName", "flowType"]
+        if any(several.dictionary) or self._tables.has_deleted_nodes():
+            names.append(_START)
+        found: list[_Given] = []
+
+        def look_up(row: tuple[Any, ...]) -> int:
+            text, name, namespace, node, flow_type, *start = row
+            at = float(start[0]) if start else 0.0
+            may_name = is_plain or flow_type == _INTER_NODE
+            found.append(self._given(text, at, name, namespace, node, may_name=may_name, wants_labels=wants_labels))
+            return len(found) - 1
+
+        numbers = batch.map_distinct(names, look_up)
+        self._count_missing(numbers.tolist(), found, side, address, batch)
+        columns: dict[str, Sequence[Value]] = {
+            f"{side}PodName": numbers.map(lambda number: found[number].name),
+            f"{side}PodNamespace": numbers.map(lambda number: found[number].namespace),
+            f"{side}NodeName": numbers.map(lambda number: found[number].node),
+            f"{side}PodUUID": numbers.map(lambda number: found[number].pod_uid),
+            f"{side}NodeUUID": numbers.map(lambda number: found[number].node_uid),
+        }
+        if wants_labels:
+            columns[f"{side}PodLabels"] = numbers.map(lambda number: found[number].labels)
+        return columns
+
+    def _given(
+        self, address: str, at: float, name: str, namespace: str, node: str, *, may_name: bool, wants_labels: bool
+    ) -> _Given:
+        if not name and not may_name:
+            return _Given(node_uid=self._node_uid(node, at))
+        pod = self._tables.pod_record(address, at)
+        if pod is None:
+            return _Given(node_uid=self._node_uid(node, at), is_missing=not name or (wants_labels and bool(namespace)))
+        if name:
+            is_named = bool(namespace)
+            is_same = (pod.name, pod.namespace) == (name, namespace)
+            return _Given(
+                pod_uid=uid_octets(pod.uid) if is_same else _NO_UID,
+                node_uid=self._node_uid(node, at),
+                labels=pod.labels if wants_labels and is_named else "",
+            )
+        return self._whole(pod, at, wants_labels)
+
+    def _whole(self, pod: PodRecord, at: float, wants_labels: bool) -> _Given:
+        return _Given(
+            name=pod.name,
+            namespace=pod.namespace,
+            node=pod.node,
+            pod_uid=uid_octets(pod.uid),
+            node_uid=self._node_uid(pod.node, at),
+            labels=pod.labels if wants_labels else "",
+        )
+
+    def _count_missing(
+        self, numbers: Sequence[Value], found: Sequence[_Given], side: Side, address: str, batch: FlowBatch
+    ) -> None:
+        missing = {number for number, given in enumerate(found) if given.is_missing}
+        if missing:
+            rows = [row for row, number in enumerate(numbers) if number in missing]
+            self._without_pod.inc(len(rows))
+            example = batch.column(address)[rows[0]]
+            self._context.log.warning("pod_not_found", side=side, rows=len(rows), address=example)
+
+    def _by_name(self, batch: FlowBatch, name: str, uid: Callable[[str, float], bytes]) -> Sequence[Value]:
+        return batch.map_distinct((name, _START), lambda row: uid(row[0], float(row[1])))
+
+    def _node_uid(self, name: str, at: float) -> bytes:
+        record = self._tables.node_record(name, at) if name else None
+        return _NO_UID if record is None else uid_octets(record.uid)
+
+    def _service_uid(self, port_name: str, at: float) -> bytes:
+        """Of ``namespace/name:port``."""
+        namespace, _, name = port_name.partition(":")[0].partition("/")
+        record = self._tables.service_record(namespace, name, at) if name else None
+        return _NO_UID if record is None else uid_octets(record.uid)
+
+
+@asynccontextmanager
+async def open_enricher(config: KubernetesConfig, context: PluginContext) -> AsyncIterator[Enricher]:
+    """The enricher, once the cluster's Pods are known.
+
+    It shares the tables of the look-up ``kubernetes`` where there is one and the enricher names no cluster of its own.
+
+    Raises:
+        ConfigError: there is no service account or kubeconfig that can be used.
+    """
+    shared = _shared_tables(config, context)
+    if shared is not None:
+        await _wait_open(shared)
+        yield KubernetesEnricher(shared, context)
+        return
+    api = await trio.to_thread.run_sync(load_api, config, abandon_on_cancel=True)
+    async with open_tables(api, config, context) as tables:
+        yield KubernetesEnricher(tables, context)
+
+
+def _shared_tables(config: KubernetesConfig, context: PluginContext) -> Tables | None:
+    if config.kubeconfig is not None or config.context:
+        return None
+    try:
+        return context.lookup(Tables)
+    except ConfigError:
+        return None
+
+
+async def _wait_open(tables: Tables) -> None:
+    """Until the look-up has its tables: rows that pass before are offered again."""
+    while True:
+        try:
+            tables.node_record("", None)
+        except PluginError:
+            await trio.sleep(_POLL_SECONDS)
+        else:
+            await trio.lowlevel.checkpoint()
+            return
