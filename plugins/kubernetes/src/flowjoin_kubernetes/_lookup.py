@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
@@ -56,8 +56,8 @@ class KubernetesLookup:
     async def client_credentials(self) -> ClientCredentials:
         return await read_credentials(self._api, self._namespace)
 
-    def pods_of(self, address: str) -> Sequence[PodRecord]:
-        return self._tables.pods_of(address)
+    def count_pods(self, address: str) -> int:
+        return self._tables.count_pods(address)
 
     def pod_record(self, address: str, at: float | None) -> PodRecord | None:
         return self._tables.pod_record(address, at)
