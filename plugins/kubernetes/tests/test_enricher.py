@@ -205,6 +205,13 @@ def test_plain_flows_are_named_too(tables: CountingTables) -> None:
     assert (row["sourcePodName"], row["sourcePodLabels"]) == ("router", "{}")
 
 
+def test_addresses_of_plain_flows_may_be_those_of_any_machine(tables: CountingTables) -> None:
+    context = RecordingContext()
+    KubernetesEnricher(tables, context).enrich(plain_flows(5))
+    assert context.counters["rows_without_pod"].value == 0
+    assert context.events == []
+
+
 def test_an_empty_batch_gives_nothing(tables: CountingTables) -> None:
     assert KubernetesEnricher(tables, RecordingContext()).enrich(numbered_flows(0)) == {}
 

@@ -86,7 +86,7 @@ class KubernetesEnricher:
         """Count in the context."""
         self._tables = tables
         self._context = context
-        self._without_pod = context.counter("rows_without_pod", "Sides of rows whose address is that of no known Pod.")
+        self._without_pod = context.counter("rows_without_pod", "Sides of flows whose address is that of no known Pod.")
 
     def enrich(self, batch: FlowBatch) -> Mapping[str, Sequence[Value]]:
         columns: dict[str, Sequence[Value]] = {}
@@ -118,17 +118,21 @@ class KubernetesEnricher:
             if number is None:
                 text, name, namespace, node, flow_type = row[:_UNTIMED]
                 at = float(row[_UNTIMED]) if len(row) > _UNTIMED else 0.0
-                may_name = is_plain or flow_type == _INTER_NODE
+                if name or is_plain or flow_type == _INTER_NODE:
+                    given = self._of_pod(text, at, name, namespace, node, wants_labels)
+                    given = given._replace(is_missing=False) if is_plain else given  # it may be any machine's
+                else:
+                    given = _Given(node_uid=self._node_uid(node, at))
                 number = numbered[known] = len(found)
-                found.append(self._given(text, at, name, namespace, node, may_name=may_name, wants_labels=wants_labels))
+                found.append(given)
             return number
 
         numbers = batch.map_distinct(names, look_up)
-        given = dict(zip(_Given._fields, zip(*found, strict=True), strict=True))
-        if any(given["is_missing"]):
+        fields = dict(zip(_Given._fields, zip(*found, strict=True), strict=True))
+        if any(fields["is_missing"]):
             self._count_missing(numbers.tolist(), found, side, address, batch)
         wanted = _ELEMENTS if wants_labels else _ELEMENTS[:-1]
-        return {f"{side}{what}": numbers.map(given[field].__getitem__) for what, field in wanted}
+        return {f"{side}{what}": numbers.map(fields[field].__getitem__) for what, field in wanted}
 
     def _addresses_of_several(self, batch: FlowBatch, address: str) -> set[str]:
         """Addresses of the batch that more than one Pod is known to have had."""
@@ -143,11 +147,7 @@ class KubernetesEnricher:
         batch.map_distinct(address, note)
         return several
 
-    def _given(
-        self, address: str, at: float, name: str, namespace: str, node: str, *, may_name: bool, wants_labels: bool
-    ) -> _Given:
-        if not name and not may_name:
-            return _Given(node_uid=self._node_uid(node, at))
+    def _of_pod(self, address: str, at: float, name: str, namespace: str, node: str, wants_labels: bool) -> _Given:
         pod = self._tables.pod_record(address, at)
         if pod is None:
             return _Given(node_uid=self._node_uid(node, at), is_missing=not name or (wants_labels and bool(namespace)))
