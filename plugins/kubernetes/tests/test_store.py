@@ -164,6 +164,7 @@ def test_days_of_churn_leave_nothing_behind() -> None:
         store.delete(f"uid-pod-{number}", 5000.0)
     store.purge(1e6, 10_000)
     assert len(store) == 0
+    assert not any(vars(store)[name] for name in ("_rows", "_only", "_several", "_deleted", "_listed"))
     assert store.keys == 0
 
 

@@ -46,7 +46,7 @@ class TimedStore(Generic[RecordT]):
         self._only: dict[Hashable, Uid] = {}  # of keys that one record has
         self._several: dict[Hashable, list[Uid]] = {}  # of all other keys
         self._deleted: deque[Uid] = deque()  # in the order of their deletion
-        self._listed: set[Uid] = set()
+        self._listed: set[Uid] | None = None  # those put since a list began; None between lists
         self.forgotten_early = 0
 
     def __len__(self) -> int:
@@ -66,7 +66,8 @@ class TimedStore(Generic[RecordT]):
         """Hold a record, in place of an older one of its UID, whose time of creation stays."""
         row: Row = tuple(record)  # type: ignore[arg-type]  # records are named tuples
         uid = record.uid
-        self._listed.add(uid)
+        if self._listed is not None:
+            self._listed.add(uid)
         old = self._rows.get(uid)
         if old is not None:
             row = (uid, old[_CREATED], *row[_DELETED:])
@@ -94,8 +95,9 @@ class TimedStore(Generic[RecordT]):
 
     def end_list(self, now: float) -> int:
         """What lived and was not in the list was deleted unseen; gives how many."""
-        missed = [uid for uid, row in self._rows.items() if row[_DELETED] == inf and uid not in self._listed]
-        self._listed = set()
+        assert self._listed is not None, "a list began"
+        listed, self._listed = self._listed, None
+        missed = [uid for uid, row in self._rows.items() if row[_DELETED] == inf and uid not in listed]
         for uid in missed:
             self.delete(uid, now)
         return len(missed)
