@@ -34,7 +34,7 @@ def files(tmp_path):
 async def running(config, intake, files):
     tls = server_tls(files, read_files(files), time.time())
     async with (
-        open_collector(config, **intake.arguments, tls=lambda: tls) as group,
+        open_collector(config, **intake.arguments, tls=certificates.FixedTls(tls)) as group,
         trio.open_nursery() as nursery,
     ):
         await nursery.start(group.run)
@@ -224,7 +224,7 @@ async def test_stop_intake_reads_what_had_arrived_and_says_so(intake, configure,
     context = certificates.client_context(tmp_path, certificates.client())
     tls = server_tls(files, read_files(files), time.time())
     async with (
-        open_collector(configure("tls"), **intake.arguments, tls=lambda: tls) as group,
+        open_collector(configure("tls"), **intake.arguments, tls=certificates.FixedTls(tls)) as group,
         trio.open_nursery() as nursery,
     ):
         await nursery.start(group.run)
@@ -309,7 +309,7 @@ async def test_a_thousand_half_open_handshakes_are_bounded_and_an_honest_client_
 async def test_who_takes_too_long_is_closed_and_counted(intake, files, autojump_clock, configure):
     tls = server_tls(files, read_files(files), time.time())
     counters = CollectorCounters()
-    handshakes = Handshakes(lambda: tls, configure("tls").limits, counters, intake.log, address="here")
+    handshakes = Handshakes(certificates.FixedTls(tls), configure("tls").limits, counters, intake.log, address="here")
     ours, theirs = memory_stream_pair()
 
     async def trickle():
@@ -330,7 +330,7 @@ async def test_who_has_been_at_it_for_a_second_gives_its_place_to_who_waits(inta
     tls = server_tls(files, read_files(files), time.time())
     counters = CollectorCounters()
     limits = configure("tls", handshakes=2).limits
-    handshakes = Handshakes(lambda: tls, limits, counters, intake.log, address="here")
+    handshakes = Handshakes(certificates.FixedTls(tls), limits, counters, intake.log, address="here")
     silent = [memory_stream_pair() for _ in range(2)]
     async with trio.open_nursery() as nursery:
 
@@ -358,7 +358,7 @@ async def test_cancelled_at_any_await_of_the_handshake_its_place_is_free_and_not
 ):
     tls = server_tls(files, read_files(files), time.time())
     counters = CollectorCounters()
-    handshakes = Handshakes(lambda: tls, configure("tls").limits, counters, intake.log, address="here")
+    handshakes = Handshakes(certificates.FixedTls(tls), configure("tls").limits, counters, intake.log, address="here")
     ours, theirs = memory_stream_pair()
     scope = trio.CancelScope()
     seen = 0

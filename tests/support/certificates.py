@@ -8,6 +8,9 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+import trio
+
+from flowjoin._certificates.files import ServerTls
 from flowjoin._certificates.profiles import Pair, make_authority, make_client, make_server
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -69,3 +72,13 @@ def client_context(directory: Path, pair: Pair | None, *, ca: str = "flowjoin-te
     if pair is not None:
         context.load_cert_chain(*write(directory, "client", pair))
     return context
+
+
+@dataclass(frozen=True)
+class FixedTls:
+    """A ``TlsSource`` that never changes."""
+
+    current: ServerTls
+
+    async def wait_ready(self) -> None:
+        await trio.lowlevel.checkpoint()

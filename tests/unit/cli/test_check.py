@@ -16,9 +16,6 @@ collectors:
       key: D/server.key
       clientCA: D/client-ca.crt
 """
-TLS_NEEDS = (
-    "tls needs certificates; write collectors: [{protocol: tls, tls: {certificate: FILE, key: FILE, clientCA: FILE}}]"
-)
 
 
 @pytest.fixture
@@ -62,12 +59,8 @@ def test_an_unknown_key_of_antreas_warns_and_fails_when_strict(file: Path, capsy
     ("octets", "sentence"),
     [
         (
-            b"",
-            f"F: aggregatorTransportProtocol: {TLS_NEEDS}",
-        ),
-        (
-            b"aggregatorTransportProtocol: tls\n",
-            f"F:1: aggregatorTransportProtocol: {TLS_NEEDS}",
+            b"flowAggregatorAddress: a b\n",
+            'F:1: flowAggregatorAddress: "a b" is neither an address nor a DNS name',
         ),
         (b"limits: {flow: 1}\n", 'F:1: limits.flow: is not a known key; did you mean "flows"?'),
         (b"mode: Proxy\nclusterID: \xff\n", "F:2: is not UTF-8 text"),

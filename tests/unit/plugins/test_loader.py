@@ -199,6 +199,7 @@ def test_another_api_version_is_refused_by_name(install_plugin, version, sentenc
         ('", Config,', '", dict,', "no frozen dataclass"),
         ("(frozen=True, slots=True,", "(slots=True,", "no frozen dataclass"),
         (", _open,", ", 'open',", "an open that cannot be called"),
+        (", api_version=1)", ", api_version=1, check=None)", "a check that cannot be called"),
     ],
 )
 def test_a_hook_that_gives_something_else_is_an_error(install_plugin, old, new, sentence) -> None:

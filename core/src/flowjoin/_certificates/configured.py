@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flowjoin._certificates.files import TlsFiles, read_files, server_tls
+from flowjoin._certificates.profiles import subject_alternative_name
 from flowjoin._certificates.server_context import VERSIONS
 from flowjoin._config.load import LoadedConfig, Notice
 from flowjoin._config.model import CollectorTls, Config
@@ -34,6 +35,8 @@ def check_files(loaded: LoadedConfig, now: float) -> tuple[Notice, ...]:
     Raises:
         ConfigError: one cannot be used.
     """
+    if any(collector.protocol == "tls" and collector.tls is None for collector in loaded.config.collectors):
+        _check_address(loaded)
     notices = []
     for files in _files(loaded.config):
         try:
@@ -44,6 +47,15 @@ def check_files(loaded: LoadedConfig, now: float) -> tuple[Notice, ...]:
             place = loaded.located(ConfigError(problem, path=path))
             notices.append(Notice(severity="warning", problem=problem, path=path, line=place.line, source=place.source))
     return tuple(notices)
+
+
+def _check_address(loaded: LoadedConfig) -> None:
+    address = loaded.config.flow_aggregator_address
+    try:
+        if address:
+            subject_alternative_name(address)
+    except ValueError as exc:
+        raise loaded.located(ConfigError(str(exc), path="flowAggregatorAddress")) from exc
 
 
 def _files(config: Config) -> Iterator[TlsFiles]:

@@ -6,13 +6,13 @@ import datetime
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from flowjoin._certificates.material import Examined, MaterialError, Part, TlsMaterial, examine
 from flowjoin._certificates.server_context import server_context
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["ServerTls", "TlsFiles", "read_files", "server_tls"]
+__all__ = ["ServerTls", "TlsFiles", "TlsSource", "read_files", "server_tls"]
 
 _MAX_OCTETS: Final = 1024 * 1024
 _KEYS: Final[dict[Part, str]] = {"certificate": "certificate", "key": "key", "client_ca": "clientCA"}
@@ -54,6 +54,19 @@ class ServerTls:
     context: ssl.SSLContext
     expires: float
     remarks: tuple[tuple[str, str], ...] = ()
+
+
+class TlsSource(Protocol):
+    """Gives the TLS of a server, which may change from one handshake to the next."""
+
+    @property
+    def current(self) -> ServerTls | None:
+        """What the next handshake is made with; None before it is ready."""
+        ...
+
+    async def wait_ready(self) -> None:
+        """Wait until there is one, for ever if there never is."""
+        ...
 
 
 def read_files(files: TlsFiles) -> TlsMaterial:

@@ -19,7 +19,7 @@ from flowjoin._certificates.material import TlsMaterial
 from flowjoin._model.errors import ConfigError
 from flowjoin.api._types import Logger
 
-__all__ = ["LOOK_SECONDS", "open_file_tls"]
+__all__ = ["LOOK_SECONDS", "TlsFileKeeper", "open_file_tls"]
 
 T = TypeVar("T")
 
@@ -34,8 +34,8 @@ async def open_file_tls(
     log: Logger,
     report: Callable[[ConfigError | None], None],
     wall: Callable[[], float] = time.time,
-) -> AsyncIterator[Callable[[], ServerTls]]:
-    """Read the files, and read them again until the block is left; yields what gives TLS as it is now.
+) -> AsyncIterator[TlsFileKeeper]:
+    """Read the files, and read them again until the block is left.
 
     Args:
         files: where the material is.
@@ -46,20 +46,27 @@ async def open_file_tls(
     Raises:
         ConfigError: the files cannot be used.
     """
-    keeper = _Keeper(files, log, report, wall)
+    keeper = TlsFileKeeper(files, log, report, wall)
     await keeper.open()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run, name=f"tls {files.path}")
-        yield lambda: keeper.current
+        yield keeper
         nursery.cancel_scope.cancel()
 
 
-class _Keeper:
+class TlsFileKeeper:
+    """A ``TlsSource``.
+
+    Attributes:
+        current: what the next handshake is made with.
+    """
+
     current: ServerTls
 
     def __init__(
         self, files: TlsFiles, log: Logger, report: Callable[[ConfigError | None], None], wall: Callable[[], float]
     ) -> None:
+        """Nothing is read before ``open``."""
         self._files = files
         self._log = log
         self._report = report
@@ -69,7 +76,16 @@ class _Keeper:
         self._settled: TlsMaterial | str | None = None  # what was read and dealt with: material, or why there is none
         self._remarked_at = -_REMARK_SECONDS
 
+    async def wait_ready(self) -> None:
+        """It is, since it was opened."""
+        await trio.lowlevel.checkpoint()
+
     async def open(self) -> None:
+        """Read the files for the first time.
+
+        Raises:
+            ConfigError: they cannot be used.
+        """
         material = await self._in_thread(partial(read_files, self._files))
         self.current = server_tls(self._files, material, self._wall())
         self._used = self._settled = material
@@ -77,6 +93,7 @@ class _Keeper:
         self._remark()
 
     async def run(self) -> None:
+        """Read them again and again, until cancelled."""
         before: TlsMaterial | str | None = self._settled
         while True:
             await trio.sleep(LOOK_SECONDS)

@@ -12,12 +12,11 @@ the intake stopped meanwhile.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
 from typing import Final
 
 import trio
 
-from flowjoin._certificates.files import ServerTls
+from flowjoin._certificates.files import TlsSource
 from flowjoin._collector.config import CollectorLimits
 from flowjoin._collector.handshake_faults import refusal_of
 from flowjoin._collector.metrics import CollectorCounters
@@ -35,7 +34,7 @@ class Handshakes:
 
     def __init__(
         self,
-        tls: Callable[[], ServerTls],
+        tls: TlsSource,
         limits: CollectorLimits,
         counters: CollectorCounters,
         log: Logger,
@@ -56,12 +55,13 @@ class Handshakes:
         return len(self._unfinished)
 
     @property
-    def expires(self) -> float:
-        """When the certificate expires that is shown now; seconds since the Unix epoch."""
-        return self._tls().expires
+    def expires(self) -> float | None:
+        """When the certificate expires that is shown now, seconds since the Unix epoch; None while there is none."""
+        return None if self._tls.current is None else self._tls.current.expires
 
     async def wait_place(self) -> None:
         """Wait until one more may begin."""
+        await self._tls.wait_ready()
         while len(self._unfinished) >= self._limits.handshakes:
             oldest, began = next(iter(self._unfinished.items()))
             with trio.move_on_at(began + _GRACE_SECONDS):
@@ -87,7 +87,9 @@ class Handshakes:
         self, place: trio.CancelScope, transport: trio.abc.HalfCloseableStream, *, peer: str, port: int
     ) -> TlsReceiveStream | None:
         """Shake hands; None, and the reason is counted, when that fails. Closing the transport is the caller's duty."""
-        stream = TlsReceiveStream(transport, self._tls().context)
+        tls = self._tls.current
+        assert tls is not None, "nobody enters before it is ready"
+        stream = TlsReceiveStream(transport, tls.context)
         detail = ""
         try:
             with place:

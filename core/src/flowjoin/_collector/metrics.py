@@ -32,8 +32,8 @@ class CollectorStatistics:
         connections_cut: ended inside a Message.
         accept_failures: connections not taken for lack of file descriptors or memory.
         handshakes: TLS handshakes in progress now.
-        certificate_expires: when the certificate expires that is shown now, seconds since the Unix epoch; None without
-            TLS.
+        certificate_expires: when the certificate expires that is shown now, seconds since the Unix epoch; None while
+            none is.
     """
 
     protocol: str
@@ -139,8 +139,9 @@ def collector_metrics(statistics: Iterable[CollectorStatistics]) -> Iterator[Met
         labels=["protocol", "address"],
     )
     for snapshot in snapshots:
-        if snapshot.certificate_expires is not None:
+        if snapshot.protocol == "tls":
             handshakes.add_metric([snapshot.protocol, snapshot.address], snapshot.handshakes)
+        if snapshot.certificate_expires is not None:
             expiry.add_metric([snapshot.protocol, snapshot.address], snapshot.certificate_expires)
         sessions.add_metric([snapshot.protocol, snapshot.address], snapshot.sessions)
         for reason, count in snapshot.refused.items():

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import trio
 
-from flowjoin._certificates.files import ServerTls
+from flowjoin._certificates.files import TlsSource
 from flowjoin._collector.config import CollectorConfig
 from flowjoin._collector.intake import Ingest, Intake
 from flowjoin._collector.metrics import CollectorStatistics
@@ -102,7 +102,7 @@ async def open_collector(
     close_session: Callable[[TransportSession], None],
     log: Logger,
     wait_until_ready: Callable[[], Awaitable[None]] = _always_ready,
-    tls: Callable[[], ServerTls] | None = None,
+    tls: TlsSource | None = None,
 ) -> AsyncIterator[CollectorGroup]:
     """Bind a collector's address; the sockets are closed on leaving.
 
@@ -112,7 +112,8 @@ async def open_collector(
         close_session: called for each connection that ended.
         log: for what happens to sockets and peers.
         wait_until_ready: TCP connections wait for it before each read.
-        tls: of protocol ``tls``: asked before each handshake, so that a new certificate is shown at once.
+        tls: of protocol ``tls``: asked before each handshake, so that a new certificate is shown at once; nobody is
+            accepted before it is ready.
 
     Raises:
         BindError: the address cannot be had.

@@ -15,12 +15,11 @@ from __future__ import annotations
 import errno
 import math
 import socket
-from collections.abc import Callable
 from typing import Final, Literal
 
 import trio
 
-from flowjoin._certificates.files import ServerTls
+from flowjoin._certificates.files import TlsSource
 from flowjoin._collector.config import CollectorConfig
 from flowjoin._collector.handshake_faults import identity_of
 from flowjoin._collector.handshakes import Handshakes
@@ -58,7 +57,7 @@ class TcpCollectingProcess:
         intake: Intake,
         bound: socket.socket,
         *,
-        tls: Callable[[], ServerTls] | None = None,
+        tls: TlsSource | None = None,
     ) -> None:
         """Take over a listening socket; ``close`` is the caller's duty. ``tls`` is asked before each handshake."""
         self._limits = config.limits

@@ -30,10 +30,6 @@ from flowjoin.api._settings import Duration
 
 __all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
 
-_TLS_UNAVAILABLE: Final = "is not given; write tls: {certificate: FILE, key: FILE, clientCA: FILE}"
-_DEFAULT_UNAVAILABLE: Final = (
-    "tls needs certificates; write collectors: [{protocol: tls, tls: {certificate: FILE, key: FILE, clientCA: FILE}}]"
-)
 _API_OPEN: Final = (
     "the HTTP API has no authentication yet, so it listens on this machine alone; "
     "write an address such as 127.0.0.1:10348, or none"
@@ -268,11 +264,6 @@ class _Loading:
                 raise self._error(problem, f"collectors[{index}].address")
 
     def _unavailable(self, config: Config) -> ConfigError | None:
-        for index, collector in enumerate(config.collectors):
-            if collector.protocol == "tls" and collector.tls is None:
-                if self._given("collectors"):
-                    return self._error(_TLS_UNAVAILABLE, f"collectors[{index}].tls")
-                return self._error(_DEFAULT_UNAVAILABLE, "aggregatorTransportProtocol")
         api = config.api_server.endpoint
         if api is not None and not api.is_loopback:
             return self._error(_API_OPEN, "apiServer.address")
@@ -289,6 +280,8 @@ class _Loading:
     def _notes(self, config: Config) -> None:
         if not config.exporters:
             self._note("info", "No collector / sink has been configured, so no flow data will be exported")
+        if config.checkpoint != "none" and config.mode == "Proxy":
+            self._note("info", "has no effect in Proxy mode, which stores no flows", "checkpoint")
         if config.record_contents.pod_labels and not config.enrichers:
             self._note("warning", antrea.NO_LABELS, "recordContents.podLabels")
         if config.flow_stream_service.enable:

@@ -24,6 +24,7 @@ from flowjoin.api._settings import Bounds, Duration, Key, Octets
 
 __all__ = [
     "ApiServer",
+    "Checkpoint",
     "Collector",
     "CollectorProtocol",
     "CollectorTls",
@@ -68,7 +69,9 @@ class Collector:
 
     protocol: Annotated[CollectorProtocol, "what IPFIX comes over"]
     address: Annotated[Endpoint, 'where it listens; "[::]" takes IPv4 too'] = Endpoint(host="::", port=4739)
-    tls: Annotated[CollectorTls | None, "certificates, for protocol tls"] = None
+    tls: Annotated[CollectorTls | None, "certificates, for protocol tls; absent: those of flowjoin's own authority"] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.protocol != "tls":
@@ -92,6 +95,18 @@ class Spool:
     def __post_init__(self) -> None:
         if isinstance(self.sync, float) and self.sync <= 0:
             raise ValueError('"sync" must be longer than 0; write batch to sync after each batch')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The flow table, kept over a restart."""
+
+    interval: Annotated[Duration, Bounds(1), "how often it is written, beside at the end"] = Duration(300.0)
+    max_age: Annotated[Duration, Bounds(1), "of an older one nothing is restored: its flows are over"] = Duration(900.0)
+
+    def __post_init__(self) -> None:
+        if self.max_age <= self.interval:
+            raise ValueError('"maxAge" must be longer than "interval", or what a kill leaves is always too old')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +211,9 @@ class Limits:
         16 * 1024 * 1024
     )
     receive_buffer: Annotated[Octets, Bounds(4096, 2**30), "SO_RCVBUF of a UDP collector"] = Octets(64 * 1024 * 1024)
-    lane_bytes: Annotated[Octets, Bounds(65536), "batches one lane holds in memory"] = Octets(64 * 1024 * 1024)
+    lane_bytes: Annotated[Octets, Bounds(65536), "batches one lane holds in memory; half: open ones"] = Octets(
+        64 * 1024 * 1024
+    )
     stall: Annotated[Duration, Bounds(1), "when nothing moves for so long the process ends with 1"] = Duration(30.0)
 
 
@@ -247,8 +264,11 @@ class Config:
     """
 
     state_directory: Annotated[
-        Path | None, "instance id, spools, remembered templates; default: $STATE_DIRECTORY or a usual place"
+        Path | None, "instance id, spools, remembered templates, checkpoint; default: $STATE_DIRECTORY or a usual place"
     ] = None
+    checkpoint: Annotated[
+        Checkpoint | Literal["none"], "keeps the flow table over a restart; none, and flows not exported yet are lost"
+    ] = "none"
     shutdown_grace_period: Annotated[Duration, Bounds(0), "how long lanes may drain at the end", LIVE] = Duration(25.0)
     mode: Annotated[Literal["Aggregate", "Proxy"], "join the halves of flows, or pass records through"] = "Aggregate"
     compatibility: Annotated[

@@ -24,6 +24,7 @@ from libc.string cimport memcmp, memcpy, memset
 from flowjoin._kernel import flow_table, python_kernel
 from flowjoin._kernel.aggregated import _LEADING as AGGREGATED_LEADING
 from flowjoin._kernel.aggregated import AggregatedFlows
+from flowjoin._kernel.checkpoint import described
 from flowjoin._kernel.flow_keys import key_of, matches
 from flowjoin._kernel.http_vals import merge_http_vals
 from flowjoin._kernel.intake import Intake, Notices
@@ -54,4 +55,5 @@ include "compiled/templates.pxi"
 include "compiled/aggregated.pxi"
 include "compiled/plain.pxi"
 include "compiled/batches.pxi"
+include "compiled/checkpoint.pxi"
 include "compiled/kernel.pxi"

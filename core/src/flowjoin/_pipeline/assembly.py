@@ -44,6 +44,7 @@ class Pipeline:
         gate: what connections wait at while rows wait that should leave first.
         bound: the configuration in force; a reload changes it.
         collector_statistics: gives the snapshots of the collectors that are open.
+        keeps_flows: flows stay in the table at the end, for the checkpoint.
         allow: says how many seconds what is going on may take; None, as long as it likes.
     """
 
@@ -61,6 +62,7 @@ class Pipeline:
     log: Logger
     gate: IntakeGate
     collector_statistics: Callable[[], Sequence[CollectorStatistics]] = tuple
+    keeps_flows: bool = False
     allow: Callable[[float | None], None] = lambda _seconds: None
 
     @property

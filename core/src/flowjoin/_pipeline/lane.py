@@ -101,6 +101,11 @@ class Lane:
     def name(self) -> str:
         return self._identity.lane
 
+    @property
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed; of none, it ends with 0."""
+        return self._identity.batch_id(self._store.sequence)
+
     def books(self) -> LaneBooks:
         """Where the rows are."""
         books, now = self._store.books(), self._clock()

@@ -74,6 +74,7 @@ class LaneMaker:
         name = plugin.entry.name
         opener, log = self.instances.opener("exporters", plugin, self.lookups)
         batching = _batching(plugin)
+        self._warn_of_small_batches(batching, log)
         return Lane(
             opener,
             _timeless(batching, bounds) if self.is_replay else batching,
@@ -93,13 +94,19 @@ class LaneMaker:
             PluginContractError: its ``batching`` fails or gives nonsense.
             ConfigError: the state directory cannot be used.
         """
-        opener, _ = self.instances.opener("exporters", plugin, self.lookups)
-        spool = plugin.entry.spool
+        opener, log = self.instances.opener("exporters", plugin, self.lookups)
+        spool, batching = plugin.entry.spool, _batching(plugin)
+        self._warn_of_small_batches(batching, log)
         return Replacement(
             open_exporter=opener,
-            batching=_batching(plugin),
+            batching=batching,
             bounds=_bounds(spool) if isinstance(spool, Spool) else None,
         )
+
+    def _warn_of_small_batches(self, batching: Batching, log: Logger) -> None:
+        if batching.octets > self.lane_octets // 2 and not self.is_replay:
+            remedy = f"set limits.laneBytes to {2 * batching.octets} at least"
+            log.warning("batches_smaller", wanted=batching.octets, octets=self.lane_octets // 2, remedy=remedy)
 
     def _store(self, plugin: BoundExporter, batching: Batching, state: State, log: Logger) -> LaneStore | None:
         """The exporter's spool; None where its lane is to be in memory."""

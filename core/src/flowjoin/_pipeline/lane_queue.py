@@ -95,7 +95,7 @@ class LaneQueue:
 
     def __init__(self, batching: Batching, bounds: LaneBounds, id_of: Callable[[int], str]) -> None:
         """Take a function that makes a batch's id from its sequence number."""
-        self._batcher = Batcher(batching)
+        self._batcher = Batcher(batching, bounds.octets // 2)
         self._bounds = bounds
         self._id_of = id_of
         self._sequence = 0
@@ -108,6 +108,11 @@ class LaneQueue:
     def change(self, batching: Batching) -> None:
         """Make batches of another size from now on; closed ones stay as they are."""
         self._batcher.change(batching)
+
+    @property
+    def sequence(self) -> int:
+        """Of the last batch that was closed."""
+        return self._sequence
 
     @property
     def held(self) -> int:

@@ -43,6 +43,11 @@ class LaneStore(Protocol):
         """The part that is being exported."""
         ...
 
+    @property
+    def sequence(self) -> int:
+        """Of the last batch that was closed; 0 before the first."""
+        ...
+
     def books(self) -> LaneBooks:
         """A snapshot."""
         ...
@@ -111,6 +116,10 @@ class MemoryStore:
     @property
     def current(self) -> Part | None:
         return self._queue.head.current if self._queue.head.is_exporting else None
+
+    @property
+    def sequence(self) -> int:
+        return self._queue.sequence
 
     def opened(self, notify: Callable[[], None]) -> AbstractAsyncContextManager[object]:
         return nullcontext()

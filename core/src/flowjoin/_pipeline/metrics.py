@@ -38,6 +38,7 @@ _COUNTERS: Final = {
     "records_merged": "Data Records that changed a stored flow.",
     "records_older": "Data Records that ended no later than what their flow knew.",
     "flows_created": "Flows stored since the start.",
+    "flows_restored": "Flows stored out of the checkpoint of an earlier run.",
     "flows_exported_last": "Flows that left after their last export.",
     "flows_given_up": "Halves whose other half never came.",
     "flows_evicted": "Flows that left early at the limit of stored flows.",

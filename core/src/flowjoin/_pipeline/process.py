@@ -11,22 +11,19 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 
 import trio
 
-from flowjoin._certificates.configured import collector_files
-from flowjoin._certificates.process import open_file_tls
+from flowjoin._certificates.authority import Authority
 from flowjoin._collector.config import CollectorConfig, CollectorLimits
 from flowjoin._collector.process import CollectorGroup, open_collector
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._config.model import Collector, Config
-from flowjoin._model.errors import ConfigError
 from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.books import Books
+from flowjoin._pipeline.certificates import open_collector_tls, open_own_authority
 from flowjoin._pipeline.enrichment import EnricherSlot
-from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_keeper import LaneKeeper
 from flowjoin._pipeline.lookups import LookupSlot
 from flowjoin._pipeline.reload import Reloader
@@ -79,10 +76,12 @@ class Outcome:
 
     Attributes:
         books: at the end.
-        is_complete: every ready flow left the table, and every row its lane, or it is in a spool.
+        has_left_the_table: every ready flow did, as far as it went.
+        is_complete: and every row its lane, or it is in a spool.
     """
 
     books: Books
+    has_left_the_table: bool
     is_complete: bool
 
     @property
@@ -117,6 +116,7 @@ async def run_pipeline(
     *,
     companions: Sequence[Companion] = (),
     reloader: Reloader | None = None,
+    namespace: str = "flow-aggregator",
 ) -> Outcome:
     """Run until told to stop.
 
@@ -127,6 +127,7 @@ async def run_pipeline(
         companions: run beside the pipeline from the moment it is ready, with the bound addresses; cancelled
             when intake stops.
         reloader: changes the pipeline while messages come in.
+        namespace: of the Pod we run in, for the name in a certificate of our own.
 
     Raises:
         BindError: an address cannot be had.
@@ -134,8 +135,9 @@ async def run_pipeline(
     has_left_the_table = False
     with stop.scope:
         async with AsyncExitStack() as stack:
+            authority = await stack.enter_async_context(open_own_authority(pipeline, namespace))
             groups = [
-                await stack.enter_async_context(_open_collector(pipeline, each, index))
+                await stack.enter_async_context(_open_collector(pipeline, each, index, authority))
                 for index, each in enumerate(config.collectors)
             ]
             pipeline.collector_statistics = lambda: [item for group in groups for item in group.statistics()]
@@ -148,10 +150,12 @@ async def run_pipeline(
                 pipeline.allow(None)  # whole tables leave at their own pace
                 patience = pipeline.config.shutdown_grace_period * _PATIENCE_SHARE
                 pipeline.outlets.be_patient_until(trio.current_time() + patience)
-                await pipeline.aggregation.finish()
+                await (pipeline.aggregation.flush() if pipeline.keeps_flows else pipeline.aggregation.finish())
                 has_left_the_table = True
     books = pipeline.books()
-    return Outcome(books=books, is_complete=has_left_the_table and not books.unkept)
+    return Outcome(
+        books=books, has_left_the_table=has_left_the_table, is_complete=has_left_the_table and not books.unkept
+    )
 
 
 @asynccontextmanager
@@ -253,9 +257,10 @@ async def _wait_tried(slots: Sequence[LookupSlot] | Sequence[EnricherSlot], stop
 
 
 @asynccontextmanager
-async def _open_collector(pipeline: Pipeline, collector: Collector, index: int) -> AsyncIterator[CollectorGroup]:
-    name = f"{collector.protocol} {collector.address}"
-    log = pipeline.logs.logger(component="collectors", name=name)
+async def _open_collector(
+    pipeline: Pipeline, collector: Collector, index: int, authority: Authority | None
+) -> AsyncIterator[CollectorGroup]:
+    log = pipeline.logs.logger(component="collectors", name=f"{collector.protocol} {collector.address}")
     limits = pipeline.config.limits
     config = CollectorConfig(
         protocol=collector.protocol,
@@ -266,28 +271,15 @@ async def _open_collector(pipeline: Pipeline, collector: Collector, index: int) 
             receive_buffer_octets=limits.receive_buffer,
         ),
     )
-    async with AsyncExitStack() as stack:
-        tls = None
-        if collector.protocol == "tls":
-            assert collector.tls is not None, "refused when the configuration was read"
-            component = pipeline.health.add("collectors", name)
-            tls = await stack.enter_async_context(
-                open_file_tls(collector_files(collector.tls, index), log=log, report=partial(_tell, component))
-            )
-        yield await stack.enter_async_context(
-            open_collector(
-                config,
-                ingest=pipeline.ingest,
-                close_session=pipeline.kernel.close_session,
-                wait_until_ready=pipeline.gate.wait_open,
-                log=log,
-                tls=tls,
-            )
-        )
-
-
-def _tell(component: Component, problem: ConfigError | None) -> None:
-    if problem is None:
-        component.recovered()
-    else:
-        component.failed(problem)
+    async with (
+        open_collector_tls(pipeline, collector, index, authority, log) as tls,
+        open_collector(
+            config,
+            ingest=pipeline.ingest,
+            close_session=pipeline.kernel.close_session,
+            wait_until_ready=pipeline.gate.wait_open,
+            log=log,
+            tls=tls,
+        ) as group,
+    ):
+        yield group

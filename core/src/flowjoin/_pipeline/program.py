@@ -13,16 +13,18 @@ import trio
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
-from flowjoin._kernel.interface import RemembersTemplates
+from flowjoin._kernel.interface import KeepsFlows, RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
 from flowjoin._pipeline.books import Books
+from flowjoin._pipeline.checkpoint import Checkpoint
 from flowjoin._pipeline.cluster_identity import with_cluster_uuid
 from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.figures import PipelineFigures
 from flowjoin._pipeline.kernel_factory import form_of, make_kernel
+from flowjoin._pipeline.loop_clock import LoopClock
 from flowjoin._pipeline.process import CLOSING_SECONDS, Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.reload import ConfigurationFile, Reloader
 from flowjoin._pipeline.spool.places import orphan_spools
@@ -75,7 +77,18 @@ def run_program(
         running: list[Pipeline] = []
         early = EarlySignals()
         early.note()
-        main = partial(_main, bound, state, logs, form, companions, running, file=file, early=early)
+        main = partial(
+            _main,
+            bound,
+            state,
+            logs,
+            form,
+            companions,
+            running,
+            file=file,
+            early=early,
+            namespace=environment.get("POD_NAMESPACE") or "flow-aggregator",
+        )
         try:
             outcome = trio.run(main)
         except BaseException as exc:
@@ -128,6 +141,7 @@ async def _main(
     *,
     file: ConfigurationFile | None,
     early: EarlySignals,
+    namespace: str,
 ) -> Outcome:
     state = await with_cluster_uuid(bound, state, logs)
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
@@ -138,7 +152,7 @@ async def _main(
         logs=logs,
         metrics=Metrics(),
         random=random.random,
-        clock=trio.current_time,
+        clock=LoopClock(),  # the books are told after the loop too
     )
     gc.freeze()  # what start-up made stays: the collector need not walk it again and again, ten milliseconds each time
     running.append(pipeline)  # for its books, whatever becomes of it
@@ -156,6 +170,7 @@ async def _main(
     if state.directory is not None and isinstance(kernel, RemembersTemplates):
         memory = TemplateMemory(state.directory, kernel, log=pipeline.log, clock=trio.current_time, wall=time.time)
         memory.restore()
+    checkpoint = _checkpoint(pipeline, state)
     async with trio.open_nursery() as nursery:
         await nursery.start(
             partial(watch_signals, stop, pipeline.log, reload=None if reloader is None else reloader.wish)
@@ -169,13 +184,48 @@ async def _main(
         figures = PipelineFigures(pipeline)
         log = logs.logger(component="api")
         await nursery.start(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        if checkpoint is not None:
+            await checkpoint.restore()
+            nursery.start_soon(checkpoint.keep, name="checkpoint")
         outcome = await run_pipeline(
-            pipeline, bound.config, stop, companions=(*companions, figures.while_ready), reloader=reloader
+            pipeline,
+            bound.config,
+            stop,
+            companions=(*companions, figures.while_ready),
+            reloader=reloader,
+            namespace=namespace,
         )
         nursery.cancel_scope.cancel()
     if memory is not None:
         await memory.save()
+    if checkpoint is not None and outcome.has_left_the_table:
+        await checkpoint.save(is_last=True)
     return outcome
+
+
+def _checkpoint(pipeline: Pipeline, state: State) -> Checkpoint | None:
+    """What keeps the flow table, where it is wanted and can be had."""
+    wanted, kernel = pipeline.config.checkpoint, pipeline.kernel
+    if wanted == "none" or not isinstance(kernel, KeepsFlows):
+        return None
+    if state.directory is None:
+        pipeline.log.warning("checkpoint_unavailable", problem="there is no state directory to keep it in")
+        return None
+    pipeline.keeps_flows = True
+    checkpoint = Checkpoint(
+        state,
+        kernel,
+        flows_per_slice=pipeline.kernel.flows_per_slice,
+        interval=wanted.interval,
+        max_age=wanted.max_age,
+        lanes=lambda: {lane.name: lane.last_batch for lane in pipeline.outlets.all_lanes},
+        component=pipeline.health.add("checkpoint", "flows"),
+        log=pipeline.log,
+        clock=trio.current_time,
+        wall=time.time,
+    )
+    pipeline.metrics.watch(checkpoint.metrics)
+    return checkpoint
 
 
 async def _bound_second_wish(stop: Stop, watchdog: Watchdog) -> None:

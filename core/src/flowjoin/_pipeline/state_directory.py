@@ -57,6 +57,17 @@ class State:
             raise _unusable(self.directory, exc) from exc
         return own
 
+    def last_epoch(self) -> int:
+        """The last that this instance took, also by a later ``next_epoch``; blocking.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: what is there is no number.
+        """
+        if self.directory is None:
+            return self.epoch
+        return int((self.directory / "epoch").read_text(encoding="ascii"))
+
     def told_as(self, cluster_uuid: str) -> State:
         """The same state in the cluster of that UUID, kept for starts at which the cluster cannot be asked; blocking.
 

@@ -23,6 +23,7 @@ from flowjoin._model.information_element import (
     MergeRule,
     Value,
 )
+from flowjoin.api._cluster import AccessReview, CertificateObject, CertificateStore, StoredCertificate, User
 from flowjoin.api._hookspecs import hookimpl
 from flowjoin.api._lookups import (
     ClientCredentials,
@@ -56,10 +57,13 @@ from flowjoin.api._types import (
 __all__ = [
     "API_VERSION",
     "VARIABLE_LENGTH",
+    "AccessReview",
     "AddressFamily",
     "AskClusterUuid",
     "Batching",
     "Bounds",
+    "CertificateObject",
+    "CertificateStore",
     "ClientCredentials",
     "ClientCredentialsLookup",
     "ConfigError",
@@ -103,6 +107,8 @@ __all__ = [
     "ServiceLookup",
     "ServicePort",
     "SourceType",
+    "StoredCertificate",
+    "User",
     "Value",
     "hookimpl",
 ]

@@ -157,6 +157,10 @@ def _default_batching(_config: Any) -> Batching:  # any plugin's configuration f
     return Batching()
 
 
+def _accept(_config: Any, _registry: ElementRegistry) -> None:  # any plugin's configuration fits
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class ExporterType:
     """An exporter plugin.
@@ -168,6 +172,8 @@ class ExporterType:
             grace time; under cancellation it closes anyway.
         api_version: the ``API_VERSION`` it was written for.
         batching: how large its batches should be.
+        check: raises ConfigError, with the key as ``path``, for what is known to be wrong before anything is opened:
+            an unknown element, a file that is not there. Called by ``flowjoin check`` and at start.
     """
 
     name: str
@@ -175,6 +181,7 @@ class ExporterType:
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[Exporter]]
     api_version: int
     batching: Callable[[Any], Batching] = _default_batching
+    check: Callable[[Any, ElementRegistry], None] = _accept
 
 
 AskClusterUuid: TypeAlias = Callable[[Any, Logger], Awaitable["str | None"]]

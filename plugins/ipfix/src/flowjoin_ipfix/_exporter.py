@@ -110,6 +110,7 @@ class _IpfixExporter:
             except EncodeError as exc:  # more schemas than there are ids
                 raise PermanentExportError(str(exc)) from exc
             except BaseException:
+                self._resend.lost(None)
                 self.abort()  # in the middle of a Message, perhaps
                 raise
         if refused:
@@ -148,8 +149,7 @@ class _IpfixExporter:
         self._refusals += 1
         if self._open is not None:
             self._log.warning("connection_lost", address=str(self._address), problem=str(loss))
-        if loss.closed_at is not None:
-            self._resend.closed_at(loss.closed_at)
+        self._resend.lost(loss.closed_at)
         self.abort()
 
     async def _connected(self) -> _Open:
@@ -181,7 +181,7 @@ class _IpfixExporter:
         if self._tls is not None:
             try:
                 context = await trio.to_thread.run_sync(client_context, self._tls)
-            except ValueError as exc:
+            except (ValueError, OSError) as exc:  # the second: a file that is being replaced
                 raise ConnectionLost(str(exc)) from exc
         return await connect_stream(
             self._address,

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 import trio
-from pipeline_fakes import OTHER_SCHEMA, MemoryExporter, batch_of, cancelled_at_step
+from pipeline_fakes import OTHER_SCHEMA, SCHEMA, MemoryExporter, batch_of, cancelled_at_step
 from spool_bench import FaultyDisk, SpoolBench
 
 from flowjoin._pipeline.health import State
@@ -435,6 +435,40 @@ async def test_memory_is_bounded_while_the_disk_takes_nothing(tmp_path, autojump
             assert bench.store._memory_octets <= 70_000
         assert bench.books.dropped > 0
         assert bench.books.spooled == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_batch_larger_than_the_lanes_memory_closes_early_and_costs_no_row(tmp_path, autojump_clock) -> None:
+    exporter = MemoryExporter()
+    bench = SpoolBench(
+        exporter.open,
+        tmp_path / "audit",
+        memory_octets=16_384,
+        batching=Batching(records=1_000_000, octets=1 << 30, interval=3600),
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(600):
+            for schema in (SCHEMA, OTHER_SCHEMA):
+                bench.lane.offer(batch_of(*range(number * 10, number * 10 + 10), schema=schema))
+            await trio.sleep(0.01)
+            assert bench.store._memory_octets <= 16_384
+        bench.lane.close()
+    assert (bench.books.delivered, bench.books.dropped) == (12_000, 0)
+    assert max(len(numbers) for numbers in rows(exporter)) > 100
+
+
+async def test_who_waits_for_room_costs_nobody_a_row_however_slow_the_disk_is(tmp_path, autojump_clock) -> None:
+    bench = SpoolBench(
+        MemoryExporter([for_ever]).open, tmp_path / "audit", memory_octets=65_536, batching=Batching(records=50)
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(100):
+            await bench.lane.wait_room()
+            bench.lane.offer(batch_of(*range(number * 100, number * 100 + 100)))
+        assert bench.books.dropped == 0
+        assert bench.store._memory_octets <= 65_536 + batch_of(*range(100)).octets
         nursery.cancel_scope.cancel()
 
 

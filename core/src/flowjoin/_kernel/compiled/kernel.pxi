@@ -43,8 +43,18 @@ cdef class Compiled:
 
 @cython.final
 cdef class Session:
-    """What is remembered of one Transport Session."""
+    """What is remembered of one Transport Session.
+
+    While nothing is missing, its sequence and the time of its last Message are followed here alone: ``settle`` tells
+    them to the decoder, and must be called before the decoder looks at them.
+    """
     cdef object state
+    cdef object tracker  # the decoder's, of the domain that spoke last; None: not followed here
+    cdef uint32_t domain
+    cdef uint32_t expected
+    cdef bint had_records
+    cdef double last_message
+    cdef bint is_listed
     cdef dict templates  # by domain and Template id: Compiled or None, and when it ends
     cdef uint64_t last_key
     cdef Compiled last
@@ -62,6 +72,17 @@ cdef class Session:
         self.templates.clear()
         self.last = None
         self.has_init_time = False
+        self.tracker = None
+
+    cdef int settle(self) except -1:
+        self.state.last_message = self.last_message
+        if self.tracker is not None:  # as SequenceTracker does when what it expected came
+            self.tracker._stray_next = -1
+            self.tracker._expected = self.expected
+            self.tracker._is_exact = True
+            if self.had_records:
+                self.tracker._has_records = True
+        return 0
 
 
 @cython.final
@@ -75,6 +96,7 @@ cdef class CompiledKernel:
     cdef Table table
     cdef Aggregated aggregated
     cdef Plain plain
+    cdef Keeper keeper
     cdef list layouts
     cdef bint is_enriched
     cdef uint32_t due_rows
@@ -83,6 +105,7 @@ cdef class CompiledKernel:
     cdef object last_session
     cdef Session last
     cdef list listed  # Templates with counts not told yet
+    cdef list unsettled  # sessions heard since the decoder was told last
     cdef uint64_t messages, octets, records_received, rows_given
     cdef int64_t sequence_lost
 
@@ -124,11 +147,13 @@ cdef class CompiledKernel:
         self.table = Table(self.strings, self.layouts, limits, flow_table.MAXIMUM_DEPARTED, key_seeds)
         self.aggregated = Aggregated(self.table, cluster_id.encode())
         self.plain = Plain(self.table)
+        self.keeper = Keeper(self.table, self.aggregated, self.plain)
         self.intake = Intake(decoder, compile_plan, self._compile, self.tally)
         self.exporters = OriginalExporters()
         self.now = float("-inf")
         self.sessions = {}
         self.listed = []
+        self.unsettled = []
 
     @property
     def flows_per_slice(self):
@@ -147,6 +172,7 @@ cdef class CompiledKernel:
                 continue
             if notices is None:
                 notices = Notices()
+            self.settle()
             data_sets = self.intake.receive(message, session, now, notices)
             state = self.decoder.state_of(session)
             if state is not None and state.compiled is not None:
@@ -218,8 +244,7 @@ cdef class CompiledKernel:
         # From here on the Message counts.
         self.messages += 1
         self.octets += size
-        known.state.last_message = now
-        self.follow_sequence(known, domain, wire32(data + 8), <uint32_t>records)
+        self.follow(known, domain, wire32(data + 8), <uint32_t>records, now)
         known.header.export_time = wire32(data + 4)
         if known.header.domain != domain:
             known.header.domain = domain
@@ -267,22 +292,32 @@ cdef class CompiledKernel:
         known.last_key, known.last, known.last_end = key, <Compiled>compiled, end
         return known.last
 
-    cdef int follow_sequence(self, Session known, uint32_t domain, uint32_t sequence, uint32_t records) except -1:
-        cdef dict sequences = known.state.sequences
-        cdef object number = domain
-        tracker = sequences.get(number)
-        if tracker is not None and tracker._expected == sequence:
-            if len(sequences) > 1:  # the first is the one quiet longest
-                del sequences[number]
-                sequences[number] = tracker
-            # as SequenceTracker does when what it expected came
-            tracker._stray_next = -1
-            tracker._expected = <uint32_t>(sequence + records)
-            tracker._is_exact = True
-            if records:
-                tracker._has_records = True
+    cdef int follow(self, Session known, uint32_t domain, uint32_t sequence, uint32_t records, double now) except -1:
+        """Note when the Message came, and what its sequence number says."""
+        known.last_message = now
+        if not known.is_listed:
+            known.is_listed = True
+            self.unsettled.append(known)
+        if known.tracker is not None and known.domain == domain and known.expected == sequence:
+            known.expected = sequence + records
+            known.had_records |= records != 0
             return 0
-        self.sequence_lost += self.decoder.follow_sequence(known.state, number, sequence, records)
+        known.settle()
+        known.tracker = None
+        self.sequence_lost += self.decoder.follow_sequence(known.state, domain, sequence, records)
+        tracker = known.state.sequences.get(domain)
+        if tracker is not None and tracker._expected is not None and tracker._stray_next == -1 and tracker._is_exact:
+            known.tracker = tracker
+            known.domain, known.expected, known.had_records = domain, tracker._expected, False
+        return 0
+
+    cdef int settle(self) except -1:
+        """Tell the decoder what was followed here."""
+        cdef Session known
+        for known in self.unsettled:
+            known.settle()
+            known.is_listed = False
+        self.unsettled.clear()
         return 0
 
     cdef int merge_octets(
@@ -432,17 +467,20 @@ cdef class CompiledKernel:
         return self.intake.remember_templates(templates, now)
 
     def tick(self, now):
+        self.settle()
         before = self.decoder.templates_expired
         idle = self.intake.tick(now)
         if idle or self.decoder.templates_expired != before:
             self.forget_sessions()
         return idle
 
-    cdef void forget_sessions(self):
+    cdef int forget_sessions(self) except -1:
+        self.settle()
         for _, known in self.sessions.values():
             (<Session>known).forget()
         self.sessions.clear()
         self.last_session = self.last = None
+        return 0
 
     # --- out
 
@@ -610,6 +648,30 @@ cdef class CompiledKernel:
             store_number(at, value, slot.size)
         return 0
 
+    # --- what outlives the process: see checkpoint.pxi
+
+    @property
+    def kept_layout(self):
+        return described([layout for _, layout in self.state_layouts.values()])
+
+    def flush(self, cursor, limit):
+        cdef Gathering rows = Gathering()
+        cdef uint32_t end = min(cursor + limit, self.table.slots)
+        self.rows_given += self.keeper.flush(rows, self.is_enriched, min(cursor, end), end)
+        return rows.batches(self.strings), end if end < self.table.slots else None
+
+    def dump(self, cursor, limit):
+        cdef uint32_t end = min(cursor + limit, self.table.slots)
+        return self.keeper.dump(min(cursor, end), end), end if end < self.table.slots else None
+
+    def restore(self, block, offset, *, is_continued):
+        cdef bytes octets = bytes(block)
+        cdef const uint8_t* at = <const uint8_t*>PyBytes_AS_STRING(octets)
+        return self.keeper.restore(at, PyBytes_GET_SIZE(octets), offset, is_continued)
+
+    def order_restored(self, limit):
+        return self.keeper.order(limit)
+
     def statistics(self):
         cdef Compiled template
         cdef Rows rows
@@ -637,6 +699,7 @@ cdef class CompiledKernel:
         tally.flows_exported_last = self.table.exported_last
         tally.flows_given_up = self.table.given_up
         tally.flows_evicted = self.table.evicted
+        tally.flows_restored = self.keeper.restored
         tally.rows = self.rows_given
         tally.counters_clamped = self.aggregated.counters_clamped + self.plain.counters_clamped
         tally.times_clamped = self.plain.times_clamped

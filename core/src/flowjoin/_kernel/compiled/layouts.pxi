@@ -159,6 +159,7 @@ cdef class Layout:
         if self.left == 0:
             self.segments = <uint8_t**>grown(self.segments, (self.segment_count + 1) * sizeof(uint8_t*))
             self.segments[self.segment_count] = <uint8_t*>grown(NULL, <size_t>size * BLOCKS_PER_SEGMENT)
+            want_pages(self.segments[self.segment_count], <size_t>size * BLOCKS_PER_SEGMENT)
             self.segment_count += 1
             self.left = BLOCKS_PER_SEGMENT
         self.left -= 1

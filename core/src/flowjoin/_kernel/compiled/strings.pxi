@@ -81,7 +81,7 @@ cdef class Strings:
             if number < 0:
                 break
             string = self.at(<uint32_t>number)
-            if string.length == length and string.kind == kind and memcmp(string.octets, octets, length) == 0:
+            if string.length == length and string.kind == kind and are_equal(string.octets, octets, length):
                 string.holders += 1
                 return <uint32_t>number
         if kind == TEXT and not self.is_ascii(octets, length):
@@ -168,7 +168,7 @@ cdef class Strings:
                 return 0
         else:
             string = self.at(before)
-            if string.length == found.length and memcmp(string.octets, found.octets, found.length) == 0:
+            if string.length == found.length and are_equal(string.octets, found.octets, found.length):
                 return 0
         store32(at, self.hold(found.octets, found.length, kind))
         self.let_go(before)

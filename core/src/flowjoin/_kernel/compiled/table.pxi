@@ -143,6 +143,7 @@ cdef class Table:
         if self.free == NOBODY and self.slots >> FLOW_BITS == self.segment_count:
             self.segments = <Flow**>grown(self.segments, (self.segment_count + 1) * sizeof(Flow*))
             self.segments[self.segment_count] = <Flow*>zeroed(FLOWS, sizeof(Flow))
+            want_pages(self.segments[self.segment_count], FLOWS * sizeof(Flow))
             self.segment_count += 1
         if self.queue_size == self.queue_room:
             self.queue = <Due*>grown(self.queue, (<size_t>self.queue_room + self.queue_room // 2 + 1024) * sizeof(Due))

@@ -160,6 +160,11 @@ class SpoolStore:
         return self._delivery.head.current if self._delivery.head.is_exporting else None
 
     @property
+    def sequence(self) -> int:
+        """Of the last batch that was closed; 0 before the first of this run."""
+        return self._writer.sequence
+
+    @property
     def octets(self) -> int:
         """On the disk."""
         return self._shelf.octets
@@ -195,10 +200,11 @@ class SpoolStore:
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
         """Queue a batch for the disk; gives the number of rows that were dropped to make room."""
+        was_full = self.is_full  # who waited for room drops nothing, however large the batch
         self._ledger.rows_in += len(batch)
         self._intake.put(batch)
         self._work.set()
-        return self._make_memory_room() if may_drop else 0
+        return self._make_memory_room() if may_drop and was_full else 0
 
     def settle(self, refused: Collection[int] = (), reason: str = "") -> None:
         """The part is done: these rows of it are dead letters for that reason, the others delivered."""

@@ -67,7 +67,8 @@ class SpoolWriter:
         self.closing_rows = 0
         self.is_unsynced = False
         self._settings = settings
-        self._batcher = Batcher(batching)
+        # The other half is for rows on their way to the disk: an open batch that grows must not cost them.
+        self._batcher = Batcher(batching, settings.memory_octets // 2)
         self._shelf = shelf
         self._cache = cache
         self._head = head
@@ -90,6 +91,11 @@ class SpoolWriter:
         """Make batches of another size, within other bounds, from now on."""
         self._batcher.change(batching)
         self._settings = settings
+
+    @property
+    def sequence(self) -> int:
+        """Of the last batch that was closed."""
+        return self._sequence
 
     @property
     def open_rows(self) -> int:
