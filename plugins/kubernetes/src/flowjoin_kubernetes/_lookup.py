@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
@@ -60,8 +60,8 @@ class KubernetesLookup(ClusterCertificates, ClusterAccess):
     async def client_credentials(self) -> ClientCredentials:
         return await read_credentials(self._api, self._credentials_namespace)
 
-    def pods_of(self, address: str) -> Sequence[PodRecord]:
-        return self._tables.pods_of(address)
+    def count_pods(self, address: str) -> int:
+        return self._tables.count_pods(address)
 
     def pod_record(self, address: str, at: float | None) -> PodRecord | None:
         return self._tables.pod_record(address, at)
