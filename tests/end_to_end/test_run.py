@@ -323,7 +323,7 @@ def test_a_bug_of_the_core_ends_it_with_1_a_report_and_the_books(config: Callabl
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        ("path: {0}", "exporters[0].path: {0} cannot be a log: is a directory; name a file in it"),
+        ("path: {0}", "exporters[0].path: {0} is a directory; name a file in it"),
         (
             "path: {0}/f, elements: [nope]",
             "exporters[0].elements[0]: there is no Information Element 'nope'; "

@@ -39,6 +39,8 @@ async def _open(config, context):
         time.sleep(1.6)
     if config.does == "stall":
         time.sleep(600)
+    if config.does == "hold":
+        sum(range(10**15))  # one call, which lets no other thread of Python's run
     if config.does == "exit":
         async with trio.open_nursery() as nursery:
             nursery.start_soon(leave)
@@ -116,7 +118,11 @@ def books_of(said: list[str]) -> dict[str, Any]:
 
 
 def finish(process: subprocess.Popen[str], said: list[str]) -> int:
-    _, rest = process.communicate(timeout=30)
+    try:
+        _, rest = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
     said.append(rest)
     return process.returncode
 
@@ -142,6 +148,15 @@ def test_after_limits_stall_the_process_ends_with_1_and_the_books(tmp_path: Path
     assert finish(process, said) == 1
     assert stalled["plugin"] == "exporters/bad"
     assert list(books_of(said)["lanes"]) == ["bad"]
+
+
+def test_code_that_lets_no_thread_run_is_shown_and_ends_the_process(tmp_path: Path) -> None:
+    said: list[str] = []
+    process = start(tmp_path, "{type: bad, does: hold}", "limits: {stall: 1s}\n")
+
+    assert finish(process, said) == -signal.SIGPROF
+    assert "flowjoin_bad.py" in "".join(said)
+    assert "in _open" in "".join(said)
 
 
 def test_a_plugin_that_shields_itself_while_it_closes_does_not_outlive_the_grace_period(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import trio
 from pipeline_fakes import MemoryLog
+from spool_bench import at_once
 
+from flowjoin._model.errors import ConfigError
 from flowjoin._pipeline.health import HealthTable
 from flowjoin._pipeline.reload import ConfigurationFile, Reloader
 
@@ -39,3 +41,25 @@ async def test_the_end_of_a_run_does_not_wait_for_a_file_system_that_is_away() -
     finally:
         is_back.set()
     assert is_reading.is_set()
+
+
+async def test_a_file_is_taken_when_two_looks_find_the_same_so_that_half_of_one_is_not(autojump_clock) -> None:
+    looks = iter([b"old", b"ne", b"new", b"new", b"new"])
+    taken: list[bytes] = []
+
+    def bind(octets: bytes) -> Any:
+        taken.append(octets)
+        raise ConfigError("no more is wanted here")
+
+    file = ConfigurationFile(
+        path="f", octets=b"old", bind=bind, set_log=lambda _log: None, read=lambda _path: next(looks)
+    )
+    pipeline: Any = SimpleNamespace(
+        lane_maker=SimpleNamespace(instances=SimpleNamespace(state=None)),
+        health=HealthTable(lambda: 1.0),
+        logs=SimpleNamespace(logger=lambda **_facts: MemoryLog()),
+    )
+    keeper: Any = None
+    with trio.move_on_after(5.5):
+        await Reloader(file, pipeline, run=at_once).run(keeper)
+    assert taken == [b"new"]

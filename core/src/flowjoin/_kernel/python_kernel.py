@@ -15,7 +15,7 @@ from typing import Final
 from flowjoin._kernel.aggregated import AggregatedFlows, AggregatedRows
 from flowjoin._kernel.batches import BatchMaker
 from flowjoin._kernel.checkpoint import FlowKeeper, described
-from flowjoin._kernel.flow_keys import key_of, matches
+from flowjoin._kernel.flow_keys import KeyFilter, key_of
 from flowjoin._kernel.flow_table import FlowTable
 from flowjoin._kernel.intake import DataSet, Intake, Notices
 from flowjoin._kernel.interface import CompilePlan, IngestResult, KernelLimits, KernelStatistics
@@ -170,10 +170,11 @@ class PythonKernel:
     def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
         table = self._table
         maker = BatchMaker(self._strings)
+        wanted = KeyFilter(flow_filter)
         end = min(cursor + limit, table.slots)
         for handle in range(cursor, end):
             key = table.key(handle)
-            if key is not None and matches(flow_filter, key):
+            if key is not None and wanted.matches(key):
                 maker.add(table.layout(handle), table.state(handle), is_first_export=False, handle=None)
         return maker.batches(), end if end < table.slots else None
 

@@ -9,6 +9,7 @@ of its own below ``<list>/<name>``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import tempfile
@@ -16,14 +17,17 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from flowjoin._model.errors import ConfigError
 
 __all__ = ["State", "existing_directory", "find_directory", "is_state_directory", "open_state", "write_durably"]
 
-_USUAL_PLACE = Path("/var/lib/flowjoin")
-_TOLD = "cluster-uuid-told"
-_STATE_FILES = ("instance-id", "epoch")  # what lies at the top of each
+_USUAL_PLACE: Final = Path("/var/lib/flowjoin")
+_TOLD: Final = "cluster-uuid-told"
+_PID_OCTETS: Final = 20
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_STATE_FILES: Final = ("instance-id", "epoch")  # what lies at the top of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,19 +184,21 @@ def open_state(directory: Path | None) -> Iterator[State]:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    with (directory / "lock").open("a+", encoding="ascii") as file:
+    with open(directory / "lock", "r+b", opener=_opened_or_made) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.seek(0)
-            owner = file.read(20).strip()
+            owner = file.read(_PID_OCTETS).decode("ascii", errors="replace").strip()
             who = f"process {owner}" if owner.isdigit() else "another process"
             problem = f"{directory} is in use by {who}: stop it, or give each its own stateDirectory"
             raise ConfigError(problem, path="stateDirectory") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        with contextlib.suppress(OSError):  # a full disk: it is only for people
+            os.pwrite(file.fileno(), f"{os.getpid()}\n".ljust(_PID_OCTETS).encode(), 0)
         yield
+
+
+def _opened_or_made(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o644)
 
 
 def _made_once(path: Path, fresh: str) -> str:
@@ -213,8 +219,24 @@ def _raised_epoch(path: Path) -> int:
         if not (text.isascii() and text.isdigit()):
             raise _damaged(path, "a number")
         epoch = int(text) + 1
-    write_durably(path, f"{epoch}\n".encode())
+    octets = f"{epoch}\n".encode()
+    try:
+        write_durably(path, octets)
+    except OSError as exc:
+        if exc.errno not in _FULL or epoch == 1:
+            raise
+        _overwrite(path, octets)
     return epoch
+
+
+def _overwrite(path: Path, octets: bytes) -> None:
+    """Where the old octets are, which a full disk has room for: whoever empties the spool must be able to start."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, octets, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_durably(path: Path, octets: bytes) -> None:

@@ -59,7 +59,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """GET requests."""
+    """Requests."""
 
     endpoint: Endpoint
     base_path: str
@@ -73,12 +73,33 @@ class Api:
             HttpTrouble: no answer came.
         """
         target = f"{self.base_path}{path}" + (f"?{urlencode(query)}" if query else "")
+        return await self._succeeded(await connection.get(target, await self._headers()))
+
+    async def send(self, method: str, path: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """Create (POST) or replace (PUT) an object, over a connection for it alone; gives what the server made of it.
+
+        Raises:
+            ApiError: the server refuses.
+            HttpTrouble: no answer came, or none that is an object.
+        """
+        body = json.dumps(manifest).encode()
+        more = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        async with open_connection(self.endpoint) as connection:
+            with trio.move_on_after(_READ_SECONDS):
+                headers = [*await self._headers(), *more]
+                answer = await connection.request(method, f"{self.base_path}{path}", headers, body)
+                return _object(await (await self._succeeded(answer)).read(_STATUS_OCTETS * 4))
+        raise HttpTrouble("the server did not finish its answer")
+
+    async def _headers(self) -> list[tuple[str, str]]:
         headers = [("Accept", "application/json"), ("User-Agent", "flowjoin-kubernetes")]
         authorization = await self._authorization()
         if authorization:
             headers.append(("Authorization", authorization))
-        response = await connection.get(target, headers)
-        if response.status != 200:
+        return headers
+
+    async def _succeeded(self, response: Response) -> Response:
+        if response.status not in (200, 201):
             with trio.move_on_after(_READ_SECONDS):
                 body = await response.read(_STATUS_OCTETS)
                 raise _error(response, body)

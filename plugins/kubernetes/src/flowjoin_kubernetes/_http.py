@@ -114,6 +114,16 @@ class Connection:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def get(self, target: str, headers: Sequence[tuple[str, str]]) -> Response:
+        """Send a GET request, wait for the head of its answer.
+
+        Raises:
+            HttpTrouble: no answer comes, or none that is HTTP.
+        """
+        return await self.request("GET", target, headers)
+
+    async def request(
+        self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes = b""
+    ) -> Response:
         """Send a request, wait for the head of its answer.
 
         Raises:
@@ -122,10 +132,11 @@ class Connection:
         if self._http.our_state is h11.DONE:
             self._http.start_next_cycle()
         try:
-            request = h11.Request(method="GET", target=target, headers=[("Host", self._authority), *headers])
+            request = h11.Request(method=method, target=target, headers=[("Host", self._authority), *headers])
         except h11.LocalProtocolError:  # its text would show the token
             raise HttpTrouble("the request cannot be sent: a name or the token has characters not allowed") from None
-        octets = (self._http.send(request) or b"") + (self._http.send(h11.EndOfMessage()) or b"")
+        events = (request, h11.Data(body), h11.EndOfMessage()) if body else (request, h11.EndOfMessage())
+        octets = b"".join([self._http.send(event) or b"" for event in events])
         try:
             with trio.fail_after(HEADER_SECONDS):
                 await self._stream.send_all(octets)

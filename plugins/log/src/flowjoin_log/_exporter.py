@@ -26,7 +26,7 @@ from flowjoin_log._config import STANDARD_OUTPUT, LogConfig
 from flowjoin_log._file import Destination, RotatingFile, StandardOutput
 from flowjoin_log._filters import FlowFilters, unknown_actions
 from flowjoin_log._pretty import PRETTY
-from flowjoin_log._progress import Progress
+from flowjoin_log._progress import NoteError, Progress
 from flowjoin_log._table import TableWriter
 
 __all__ = ["RowWriter", "make_writer", "open_log"]
@@ -189,6 +189,8 @@ async def open_log(config: LogConfig, context: PluginContext) -> AsyncIterator[E
     try:
         await trio.to_thread.run_sync(file.open)
     except OSError as exc:
+        if isinstance(exc, NoteError):
+            raise ConfigError(exc.strerror or str(exc)) from exc
         if exc.errno not in _MOMENTARY:
             raise ConfigError(f"{config.path} cannot be a log: {exc.strerror}", path="path") from exc
         context.log.warning("file_not_opened", path=config.path, cause=exc.strerror)  # each export tries again

@@ -153,4 +153,4 @@ async def open_s3(
         yield exporter
     finally:
         with trio.move_on_after(STOP_SECONDS, shield=True):  # closing says goodbye to a server that may be gone
-            await trio.to_thread.run_sync(bucket.close, abandon_on_cancel=True, limiter=limiter)
+            await trio.to_thread.run_sync(bucket.end, abandon_on_cancel=True, limiter=limiter)

@@ -193,10 +193,14 @@ cdef class Strings:
 
     cdef int next_column(self) except -1:
         """Begin to give codes for another column."""
-        if self.codes_size < self.count or self.column == 0xFFFFFFFF:
-            self.codes = <uint64_t*>grown(self.codes, <size_t>self.count * 8)
-            memset(self.codes, 0, <size_t>self.count * 8)
-            self.codes_size = self.count
+        cdef size_t room
+        if self.column == 0xFFFFFFFF:  # after years: what was given then must not be taken for new
+            memset(self.codes, 0, <size_t>self.codes_size * 8)
             self.column = 0
+        if self.codes_size < self.count:  # by so much at once that it seldom happens, and never begins anew
+            room = min(<size_t>self.count + self.count // 4 + STRINGS, 0xFFFFFFFF)
+            self.codes = <uint64_t*>grown(self.codes, room * 8)
+            memset(self.codes + self.codes_size, 0, (room - self.codes_size) * 8)
+            self.codes_size = <uint32_t>room
         self.column += 1
         return 0

@@ -27,6 +27,7 @@ from flowjoin._pipeline.spool.segments import (
     next_number,
     read_batch,
     remove_segment,
+    remove_unfinished,
 )
 
 __all__ = ["Resent", "resend"]
@@ -74,6 +75,8 @@ def resend(
     """
     disk = Disk()
     done = Resent()
+    if is_moved:
+        remove_unfinished(disk, source)
     sequence = 0
     for files, index, found in waiting_batches(disk, source, registry):
         batches: list[FlowBatch] = []

@@ -7,6 +7,7 @@ fault never writes to the same files again, so that a torn tail stays a tail.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 import zlib
@@ -45,6 +46,7 @@ Decoding: TypeAlias = Generator[None, None, FlowBatch]
 _DATA: Final = ".ipfix"
 _INDEX: Final = ".index"
 _NEW: Final = ".new"
+_GONE: Final = ".gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,25 +137,30 @@ def list_segments(disk: Disk, directory: Path) -> list[SegmentFiles]:
 def list_without_index(disk: Disk, directory: Path) -> list[SegmentFiles]:
     """The segments of which only the octets are there, oldest first: nobody can tell which of their rows are settled.
 
-    One whose making a sudden end has cut short is not among them: what it has stands elsewhere too.
+    One whose making or removing a sudden end has cut short is not among them.
     """
     names = disk.names(directory)
-    numbers = _numbers(names, _DATA) - _numbers(names, _INDEX) - _numbers(names, _INDEX + _NEW)
+    numbers = _numbers(names, _DATA) - _numbers(names, _INDEX) - _unfinished(names)
     return [SegmentFiles(directory, number) for number in sorted(numbers)]
 
 
 def remove_unfinished(disk: Disk, directory: Path) -> None:
-    """Remove what a sudden end has left of making a segment; nobody may be making one.
+    """Remove what a sudden end has left of making or removing a segment; nobody may be at either.
 
     Raises:
         OSError: it cannot be.
     """
     names = disk.names(directory)
-    for number in _numbers(names, _INDEX + _NEW) - _numbers(names, _INDEX):
+    for number in _unfinished(names):
         disk.remove(SegmentFiles(directory, number).data)
     for name in names:
-        if name.endswith((_DATA + _NEW, _INDEX + _NEW)):
+        if name.endswith((_DATA + _NEW, _INDEX + _NEW, _INDEX + _GONE)):
             disk.remove(directory / name)
+
+
+def _unfinished(names: Sequence[str]) -> set[int]:
+    """What is in their octets stands elsewhere too, or is settled."""
+    return (_numbers(names, _INDEX + _NEW) | _numbers(names, _INDEX + _GONE)) - _numbers(names, _INDEX)
 
 
 def next_number(disk: Disk, directory: Path, cursor: Cursor) -> int:
@@ -170,9 +177,12 @@ def _numbers(names: Iterable[str], suffix: str) -> set[int]:
 
 
 def remove_segment(disk: Disk, files: SegmentFiles) -> None:
-    """The index first: what no index names is not there."""
-    disk.remove(files.index)
+    """All at once: whatever ends this in the middle, there is no such segment any more."""
+    gone = files.index.with_name(files.index.name + _GONE)
+    with contextlib.suppress(FileNotFoundError):  # somebody was quicker
+        disk.rename(files.index, gone)
     disk.remove(files.data)
+    disk.remove(gone)
 
 
 def load_index(disk: Disk, files: SegmentFiles, registry: ElementRegistry) -> Index:

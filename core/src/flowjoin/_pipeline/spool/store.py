@@ -24,6 +24,7 @@ from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_head import Part
 from flowjoin._pipeline.lane_queue import LaneBooks
+from flowjoin._pipeline.spool.bounds import Bounds
 from flowjoin._pipeline.spool.cursor import CursorFile
 from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS, DeadLetters
 from flowjoin._pipeline.spool.delivery import Delivery, Ledger
@@ -36,7 +37,7 @@ from flowjoin._pipeline.spool.restoring import restore
 from flowjoin._pipeline.spool.segments import list_segments, list_without_index, next_number, remove_unfinished
 from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
 from flowjoin._pipeline.spool.settling import Settlement
-from flowjoin._pipeline.spool.shelf import Segment, Shelf
+from flowjoin._pipeline.spool.shelf import Shelf
 from flowjoin._pipeline.spool.threads import InThread, in_thread
 from flowjoin._pipeline.spool.writer import SpoolWriter
 from flowjoin.api._types import Batching, Logger
@@ -50,6 +51,8 @@ _WRITE_OCTETS: Final = 8 * 1024 * 1024  # in memory, of one write
 
 class SpoolStore:
     """Keeps a lane's rows on the disk until they are settled."""
+
+    is_durable: Final = True
 
     def __init__(
         self,
@@ -128,6 +131,18 @@ class SpoolStore:
         self._ledger = Ledger()
         self._delivery = Delivery(self._shelf, self._cache, reader, self._settlement, self._ledger, log)
         self.restored_since: float | None = None
+        self._bounds = Bounds(
+            settings,
+            intake=self._intake,
+            shelf=self._shelf,
+            cache=self._cache,
+            writer=self._writer,
+            delivery=self._delivery,
+            settlement=self._settlement,
+            ledger=self._ledger,
+            log=log,
+            clock=clock,
+        )
         self._is_wanted = self._is_flushing = self._is_ending = self._is_restored = False
         self._has_changed = trio.Event()  # the settings
         self._work = trio.Event()
@@ -148,7 +163,7 @@ class SpoolStore:
     @property
     def is_full(self) -> bool:
         """Whether the disk is so far behind that the next batch would cost the oldest one."""
-        return self._memory_octets > self._settings.memory_octets
+        return self._bounds.memory_octets > self._settings.memory_octets
 
     @property
     def deadline(self) -> float | None:
@@ -160,9 +175,14 @@ class SpoolStore:
         return self._delivery.head.current if self._delivery.head.is_exporting else None
 
     @property
-    def sequence(self) -> int:
-        """Of the last batch that was closed; 0 before the first of this run."""
-        return self._writer.sequence
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed; before the first of this run, with the number 0."""
+        return self._writer.last_batch
+
+    @property
+    def can_be_left(self) -> bool:
+        """Whether it is known to be empty."""
+        return self._is_restored and not self.held
 
     @property
     def octets(self) -> int:
@@ -172,8 +192,7 @@ class SpoolStore:
     def books(self) -> LaneBooks:
         """A snapshot."""
         spooled = self._shelf.spooled_rows + self._writer.spooled_open_rows
-        spooled += self._intake.restored_rows
-        spooled += self._delivery.spooled_rows
+        spooled += self._intake.restored_rows + self._delivery.spooled_rows
         return LaneBooks(
             rows_in=self._ledger.rows_in,
             delivered=self._delivery.head.delivered,
@@ -195,6 +214,7 @@ class SpoolStore:
             self._settings = self._settings.within(bounds)
             self._letters.max_octets = self._settings.dead_letter_octets
         self._writer.change(batching, self._settings)
+        self._bounds.settings = self._settings
         self._has_changed.set()
         self._work.set()
 
@@ -204,7 +224,7 @@ class SpoolStore:
         self._ledger.rows_in += len(batch)
         self._intake.put(batch)
         self._work.set()
-        return self._make_memory_room() if may_drop and was_full else 0
+        return self._bounds.make_memory_room() if may_drop and was_full else 0
 
     def settle(self, refused: Collection[int] = (), reason: str = "") -> None:
         """The part is done: these rows of it are dead letters for that reason, the others delivered."""
@@ -223,6 +243,11 @@ class SpoolStore:
         """The part, which failed, is dead letters."""
         self._delivery.bury(reason)
         self._leave_settled()
+
+    def hand_on(self) -> list[FlowBatch]:
+        """Nothing: it is only left when it is empty."""
+        assert not self.held, "what is on the disk stays there"
+        return []
 
     # What waits for the disk.
 
@@ -299,7 +324,7 @@ class SpoolStore:
             await self._give_up_beyond_bounds()
             batches = self._intake.take(_WRITE_OCTETS)
             await self._writer.write(batches, is_wanted=self._is_wanted, flush=self._is_flushing and not is_last)
-            self._cache.shrink(max(0, self._settings.memory_octets - self._memory_octets))
+            self._cache.shrink(max(0, self._settings.memory_octets - self._bounds.memory_octets))
             self._leave_settled()
             self._progress.set()
             self._notify()
@@ -333,11 +358,8 @@ class SpoolStore:
         self._is_restored = True
         found.tell(self._log)
         for files in self._without_index:
-            if files.number < self._settlement.cursor.segment:
-                self._settlement.doomed.append(files)  # settled; a sudden end came between its two files
-            else:
-                problem = "its index is not there, so its rows are counted nowhere; flowjoin decode shows them"
-                self._log.error("spool_index_missing", file=str(files.data), problem=problem)
+            problem = "its rows are counted nowhere; flowjoin decode shows them"
+            self._log.error("spool_index_missing", file=str(files.data), problem=problem)
         self._progress.set()
         self._notify()
 
@@ -354,43 +376,9 @@ class SpoolStore:
                 await self._work.wait()
 
     async def _give_up_beyond_bounds(self) -> None:
-        """Drop the oldest segments; their files are removed before anything else is written."""
-        gone: list[Segment] = []
-        while self._shelf.octets > self._settings.max_octets and (oldest := self._shelf.give_up_oldest()) is not None:
-            gone.append(oldest)
-        too_old = self._clock() - self._settings.max_age  # not by a clock that somebody may set
-        self._writer.retire_before(too_old)
-        gone += self._shelf.give_up_older(too_old)
-        if not gone:
-            return
-        rows = sum(segment.rows for segment in gone)
-        rows += self._delivery.give_up(gone)
-        for segment in gone:
-            self._cache.forget(segment.number)
-            segment.rows = 0
-            if segment.files is not None:
-                self._settlement.doomed.append(segment.files)
-        self._ledger.dropped += rows
-        if rows:
-            self._log.warning("rows_dropped", rows=rows, cause="the spool's bounds")
-        await self.persist()
-
-    def _make_memory_room(self) -> int:
-        limit = self._settings.memory_octets
-        if self._memory_octets <= limit:
-            return 0
-        self._cache.shrink(0)
-        waiting = self._memory_octets - self._shelf.memory_octets
-        dropped = self._shelf.give_up_memory(max(0, limit - waiting))
-        while self._memory_octets > limit and len(self._intake) > 1:
-            dropped += len(self._intake.pop())
-        self._ledger.dropped += dropped
-        return dropped
-
-    @property
-    def _memory_octets(self) -> int:
-        """Of rows that are not, or not only, on the disk; without the cache."""
-        return self._intake.octets + self._writer.open_octets + self._shelf.memory_octets
+        """Their files are removed before anything else is written."""
+        if self._bounds.give_up_beyond():
+            await self.persist()
 
     async def _keep_age(self) -> None:
         while True:
