@@ -14,7 +14,7 @@ extensions = cythonize(
             f"flowjoin.{name}",
             [f"src/flowjoin/{name.replace('.', '/')}.pyx"],
             include_dirs=["src/flowjoin/_kernel"],
-            depends=[f"src/flowjoin/_kernel/compiled/{header}.h" for header in ("octets", "writing")],
+            depends=[f"src/flowjoin/_kernel/compiled/{header}.h" for header in ("octets", "pages", "writing")],
             extra_compile_args=COMPILE,
             extra_link_args=LINK,
         )

@@ -8,6 +8,8 @@ one form only.
 from __future__ import annotations
 
 import argparse
+import io
+import itertools
 import json
 import resource
 import statistics
@@ -15,15 +17,14 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from hand_made import AGENT, AGENT_IPV6, FIELDS, Record, data_set, message, template_set
 from kernel_harness import session
-from rich.console import Console
-from rich.table import Table
+from one_table import Figure, show
 
 from flowjoin._kernel import Kernel, KernelLimits, create_kernel
 from flowjoin._model.schemas import build_schemas
@@ -34,7 +35,9 @@ SESSION = session(protocol="tcp")
 STARTED = 1_700_000_000
 PODS, NAMESPACES, SERVICES = 2_500, 30, 300
 WAKE_UP = 64  # Messages handed over in one call
+PIECE = 15  # of 20 records: about 64 KiB, what a collector hands over at most
 LONE = 20_000
+DECODE = "decode, records/s"
 
 
 class Traffic:
@@ -85,20 +88,23 @@ class Traffic:
 
     def messages(self, first: int, last: int, end: int, halves: tuple[int, ...]) -> Iterator[bytes]:
         """Records of flows from ``first`` up to ``last``, of each half, that end at ``end``."""
-        octets: list[bytes] = []
-        for flow in range(first, last):
-            for half in halves:
-                record = bytearray(self._variants[flow % PODS][half])
-                struct.pack_into(">I", record, self._at["flowEndSeconds"], STARTED + end)
-                struct.pack_into(">H", record, self._at["sourceTransportPort"], flow & 0xFFFF)
-                struct.pack_into(">I", record, self._at[self._source] + self._octets - 4, 0x0A000000 + (flow >> 16))
-                for name in ("octetTotalCount", "packetTotalCount", "octetDeltaCount", "packetDeltaCount"):
-                    struct.pack_into(">Q", record, self._at[name], 1_000 + 10 * end)
-                octets.append(bytes(record))
-                if len(octets) == self.per_message:
-                    yield self._message(octets)
-                    octets = []
-        if octets:
+        return self._cut(self._patched(flow, half, end) for flow in range(first, last) for half in halves)
+
+    def repeated(self, count: int, end: int) -> Iterator[bytes]:
+        """So many records of the first flow, that end at ``end``."""
+        return self._cut(itertools.repeat(self._patched(0, 0, end), count))
+
+    def _patched(self, flow: int, half: int, end: int) -> bytes:
+        record = bytearray(self._variants[flow % PODS][half])
+        struct.pack_into(">I", record, self._at["flowEndSeconds"], STARTED + end)
+        struct.pack_into(">H", record, self._at["sourceTransportPort"], flow & 0xFFFF)
+        struct.pack_into(">I", record, self._at[self._source] + self._octets - 4, 0x0A000000 + (flow >> 16))
+        for name in ("octetTotalCount", "packetTotalCount", "octetDeltaCount", "packetDeltaCount"):
+            struct.pack_into(">Q", record, self._at[name], 1_000 + 10 * end)
+        return bytes(record)
+
+    def _cut(self, records: Iterator[bytes]) -> Iterator[bytes]:
+        while octets := list(itertools.islice(records, self.per_message)):
             yield self._message(octets)
 
     def _message(self, records: list[bytes]) -> bytes:
@@ -108,29 +114,31 @@ class Traffic:
         return made
 
 
-def kernel_with_template(form: str, traffic: Traffic) -> Kernel:
+def kernel_with_template(form: str, traffic: Traffic, *, is_proxy: bool = False) -> Kernel:
     registry = default_registry()
     schemas = build_schemas(registry)
     kernel = create_kernel(
         decoder=Decoder(registry),
-        compile_plan=PlanCompiler(registry, schemas),
+        compile_plan=PlanCompiler(registry, schemas, is_proxy=is_proxy),
         schemas=schemas,
         limits=KernelLimits(flows=4_000_000),
+        is_proxy=is_proxy,
         form=form,
     )
     kernel.ingest([message(template_set(traffic.names))], [SESSION], 0.0)
     return kernel
 
 
-def feed(kernel: Kernel, messages: Iterator[bytes]) -> tuple[float, float]:
-    """CPU seconds in ``ingest``, and the longest call."""
+def feed(kernel: Kernel, messages: Iterator[bytes], at_once: int = WAKE_UP) -> tuple[float, float]:
+    """CPU seconds in ``ingest``, and in its longest call."""
     spent = longest = 0.0
-    while wake_up := [octets for octets, _ in zip(messages, range(WAKE_UP), strict=False)]:
+    while wake_up := list(itertools.islice(messages, at_once)):
         sessions = [SESSION] * len(wake_up)
-        began = time.perf_counter(), time.process_time()
+        began = time.thread_time()
         kernel.ingest(wake_up, sessions, 0.0)
-        longest = max(longest, time.perf_counter() - began[0])
-        spent += time.process_time() - began[1]
+        took = time.thread_time() - began
+        longest = max(longest, took)
+        spent += took
     return spent, longest
 
 
@@ -148,10 +156,10 @@ def speed(form: str, flows: int, per_message: int) -> dict[str, float]:
     for end in (20, 30):
         spent, _ = feed(kernel, traffic.messages(0, flows, end, (0, 1)))
         updates.append(2 * flows / spent)
-    began, rows = time.process_time(), 0
+    began, rows = time.thread_time(), 0
     while (due := kernel.next_expiry()) is not None and due <= 0.0:
         rows += sum(map(len, kernel.expire(0.0, kernel.flows_per_slice)))
-    expiry = rows / (time.process_time() - began)
+    expiry = rows / (time.thread_time() - began)
     lone = [[octets] for octets in traffic.messages(0, LONE, 40, (0,))]
     sessions = [SESSION]
     began = time.process_time()
@@ -167,22 +175,65 @@ def speed(form: str, flows: int, per_message: int) -> dict[str, float]:
     }
 
 
+def decode(form: str, per_message: int) -> dict[str, float]:
+    """Records of one known flow, none of them newer than it is: read and looked up, never merged or stored."""
+    traffic = Traffic(is_ipv6=False, per_message=per_message)
+    kernel = kernel_with_template(form, traffic)
+    records = 120_000 if form == "compiled" else 6_000
+    feed(kernel, traffic.messages(0, 1, 20, (0, 1)))
+    spent, _ = feed(kernel, traffic.repeated(records, 10))
+    assert kernel.statistics().records_older == records
+    return {DECODE: records / spent}
+
+
+def proxy(per_message: int) -> dict[str, float]:
+    """Proxy mode, which has the plain form alone: from Messages to batches."""
+    traffic = Traffic(is_ipv6=False, per_message=per_message)
+    kernel = kernel_with_template("auto", traffic, is_proxy=True)
+    records = 12_000
+    messages = traffic.messages(0, records, 10, (0,))
+    spent, rows = 0.0, 0
+    while rows < records:
+        spent += feed(kernel, itertools.islice(messages, WAKE_UP))[0]
+        began = time.thread_time()
+        while (due := kernel.next_expiry()) is not None and due <= 0.0:
+            rows += sum(map(len, kernel.expire(0.0, kernel.flows_per_slice)))
+        spent += time.thread_time() - began
+    return {"Proxy mode, Messages to batches, records/s": records / spent}
+
+
+def decode_by_ipfix(per_message: int) -> dict[str, float]:
+    """The same records by PyPI's ``ipfix``, into a dict each; nothing without it."""
+    try:
+        import ipfix.ie
+        import ipfix.reader
+    except ImportError:
+        return {}
+    traffic = Traffic(is_ipv6=False, per_message=per_message)
+    stream = b"".join([message(template_set(traffic.names)), *traffic.repeated(6_000, 10)])
+    ipfix.ie.use_iana_default()
+    reader = ipfix.reader.from_stream(io.BytesIO(stream))
+    began = time.process_time()
+    records = sum(1 for _ in reader.namedict_iterator())
+    return {DECODE: records / (time.process_time() - began)}
+
+
 def size(form: str, flows: int, is_ipv6: bool) -> dict[str, float]:
     traffic = Traffic(is_ipv6=is_ipv6, per_message=20)
     kernel = kernel_with_template(form, traffic)
     feed(kernel, traffic.messages(0, 1, 10, (0,)))
     before = resident()
-    _, longest_ingest = feed(kernel, traffic.messages(1, flows, 10, (0,)))
+    _, longest_ingest = feed(kernel, traffic.messages(1, flows, 10, (0,)), PIECE)
     held = (resident() - before) / flows
     feed(kernel, traffic.messages(0, flows, 10, (1,)))
     longest_expire = 0.0
     while (due := kernel.next_expiry()) is not None and due <= 0.0:
-        began = time.perf_counter()
+        began = time.thread_time()
         kernel.expire(0.0, kernel.flows_per_slice)
-        longest_expire = max(longest_expire, time.perf_counter() - began)
+        longest_expire = max(longest_expire, time.thread_time() - began)
     return {
         "octets a flow": held,
-        f"longest ingest of {WAKE_UP} x 20 records, ms": 1e3 * longest_ingest,
+        "longest ingest of 64 KiB while they come, ms": 1e3 * longest_ingest,
         "longest expire of a slice, ms": 1e3 * longest_expire,
     }
 
@@ -199,32 +250,48 @@ def measured(runs: int, name: str, *arguments: object) -> dict[str, float]:
     return {figure: statistics.median(values) for figure, values in found.items()}
 
 
-MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {"speed": speed, "size": size}
+MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
+    "speed": speed,
+    "size": size,
+    "decode": decode,
+    "decode_by_ipfix": decode_by_ipfix,
+    "proxy": proxy,
+}
+PROGRAMS = {"compiled": "flowjoin", "python": "flowjoin, plain"}
+
+
+def figures(runs: int, forms: Sequence[str], large: int) -> Iterator[Figure]:
+    """All of them, as they are found."""
+    for per_message in (1, 8, 60):
+        messages = f"{per_message} record{'s' * (per_message > 1)} a Message"
+        for form in forms:
+            flows = 50_000 if form == "compiled" else 5_000
+            for name, value in measured(runs, "decode", form, per_message).items():
+                yield Figure(messages, name, PROGRAMS[form], value)
+            for name, value in measured(runs, "speed", form, flows, per_message).items():
+                yield Figure(messages, name, PROGRAMS[form], value)
+        for name, value in measured(runs, "proxy", per_message).items():
+            yield Figure(messages, name, PROGRAMS["python"], value)
+        for name, value in measured(runs, "decode_by_ipfix", per_message).items():
+            yield Figure(messages, name, "PyPI ipfix", value)
+    for form in forms:
+        for flows in (100_000, large) if form == "compiled" else (20_000,):
+            for is_ipv6 in (False, True):
+                for name, value in measured(min(runs, 3), "size", form, flows, is_ipv6).items():
+                    yield Figure(f"{flows:,} IPv{6 if is_ipv6 else 4} flows", name, PROGRAMS[form], value)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--form", action="append", choices=["compiled", "python"])
+    parser.add_argument("--form", action="append", choices=list(PROGRAMS))
     parser.add_argument("--flows", type=int, default=1_000_000, help="of the large table (compiled form only)")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         print(json.dumps(MEASUREMENTS[given.one[0]](*json.loads(given.one[1]))))
         return
-    table = Table("form", "measured", "figure", "value")
-    for form in given.form or ["compiled", "python"]:
-        flows = 50_000 if form == "compiled" else 5_000
-        for per_message in (1, 8, 60):
-            what = f"{flows:,} flows, {per_message} record{'s' * (per_message > 1)} a Message"
-            for figure, value in measured(given.runs, "speed", form, flows, per_message).items():
-                table.add_row(form, what, figure, f"{value:,.2f}" if value < 1_000 else f"{value:,.0f}")
-        for flows in (100_000, given.flows) if form == "compiled" else (20_000,):
-            for is_ipv6 in (False, True):
-                what = f"{flows:,} IPv{6 if is_ipv6 else 4} flows"
-                for figure, value in measured(min(given.runs, 3), "size", form, flows, is_ipv6).items():
-                    table.add_row(form, what, figure, f"{value:,.1f}")
-    Console(width=120).print(table)
+    show(figures(given.runs, given.form or list(PROGRAMS), given.flows))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import trio
 from kernel_table import Traffic
-from rich.console import Console
-from rich.table import Table
+from one_table import Figure, show
 
 from flowjoin._aggregator.process import Aggregation
 from flowjoin._collector.config import CollectorConfig, CollectorLimits
@@ -44,6 +43,8 @@ from flowjoin.wire import Decoder, default_registry
 from hand_made import message, template_set  # isort: skip
 
 FLOWS = 4_800  # each round of records fills whole Messages
+CASES = [("udp", 1, 40_000.0), ("udp", 8, 20_000.0), ("tcp", 1, 0.0), ("tcp", 60, 0.0)]
+PLAIN = "flowjoin, plain"  # once, and at a twentieth of the rate
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -180,6 +181,51 @@ def measure(
     return 1e6 * (now - before) / sent, 0.0 if count is None else sent - count, sent / lasted
 
 
+def collectors() -> dict[str, Callable[[str], Any]]:
+    """Those that are installed."""
+    starts: dict[str, Callable[[str], Any]] = {
+        "flowjoin": lambda protocol: flowjoin("compiled", protocol),
+        PLAIN: lambda protocol: flowjoin("python", protocol),
+    }
+    if shutil.which("nfcapd"):
+        starts["nfcapd"] = lambda _: other(
+            lambda port, directory: ["nfcapd", "-b", "127.0.0.1", "-p", str(port), "-w", directory], signal.SIGTERM
+        )
+    nfacctd = shutil.which("nfacctd", path=os.environ["PATH"] + ":/usr/sbin")
+    if nfacctd:
+        keys = "src_host,dst_host,src_port,dst_port,proto"
+        options = ["-P", "print", "-c", keys, "-r", "60"]
+        starts["nfacctd"] = lambda _: other(
+            lambda port, directory: [nfacctd, "-L", "127.0.0.1", "-l", str(port), *options, "-o", f"{directory}/out"],
+            signal.SIGINT,
+        )
+    return starts
+
+
+def figures(runs: int, seconds: float, slower: float) -> Iterator[Figure]:
+    """All of them; the collectors take turns, so that what else the machine does meets each."""
+    starts = collectors()
+    for protocol, per_message, rate in CASES:
+        found: dict[str, list[tuple[float, float, float]]] = {}
+        for run in range(runs):
+            for name, start in starts.items():
+                is_plain = name == PLAIN
+                if (protocol == "tcp" and not name.startswith("flowjoin")) or (is_plain and run):
+                    continue
+                asked = rate / slower / (20 if is_plain else 1)
+                unpaced = 30_000 if is_plain else 600_000
+                figure = measure(protocol, start(protocol), per_message, asked, seconds, unpaced)
+                found.setdefault(name, []).append(figure)
+        pace = f"{rate / slower:,.0f} Messages/s" if rate else "as fast as they are read"
+        case = f"{protocol.upper()}, {per_message} record{'s' * (per_message > 1)} a Message, {pace}"
+        for name, values in found.items():
+            cpu, lost, speed = (statistics.median(each) for each in zip(*values, strict=True))
+            yield Figure(case, "CPU s a million records", name, cpu)
+            if name.startswith("flowjoin"):
+                yield Figure(case, "records lost", name, lost)
+                yield Figure(case, "records/s", name, speed)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
@@ -190,58 +236,7 @@ def main() -> None:
     if given.receive:
         trio.run(receive, *given.receive)
         return
-    starts: dict[str, Callable[[str], Any]] = {
-        "flowjoin, compiled": lambda protocol: flowjoin("compiled", protocol),
-        "flowjoin, plain": lambda protocol: flowjoin("python", protocol),
-    }
-    if shutil.which("nfcapd"):
-        starts["nfcapd"] = lambda _: other(
-            lambda port, directory: ["nfcapd", "-b", "127.0.0.1", "-p", str(port), "-w", directory], signal.SIGTERM
-        )
-    nfacctd = shutil.which("nfacctd", path=os.environ["PATH"] + ":/usr/sbin")
-    if nfacctd:
-        keys = "src_host,dst_host,src_port,dst_port,proto"
-        starts["nfacctd"] = lambda _: other(
-            lambda port, directory: [
-                nfacctd,
-                "-L",
-                "127.0.0.1",
-                "-l",
-                str(port),
-                "-P",
-                "print",
-                "-c",
-                keys,
-                "-r",
-                "60",
-                "-o",
-                f"{directory}/out",
-            ],
-            signal.SIGINT,
-        )
-    table = Table("collector", "over", "records a Message", "Messages/s", "CPU s per million", "lost", "records/s")
-    cases = [("udp", 1, 40_000.0), ("udp", 8, 20_000.0), ("tcp", 1, 0.0), ("tcp", 60, 0.0)]
-    for protocol, per_message, rate in cases:
-        for name, start in starts.items():
-            if protocol == "tcp" and not name.startswith("flowjoin"):
-                continue
-            is_plain = name == "flowjoin, plain"
-            asked = rate / given.slower / (20 if is_plain else 1)
-            runs = [
-                measure(protocol, start(protocol), per_message, asked, given.seconds, 30_000 if is_plain else 600_000)
-                for _ in range(1 if is_plain else given.runs)
-            ]
-            cpu, lost, speed = (statistics.median(figures) for figures in zip(*runs, strict=True))
-            table.add_row(
-                name,
-                protocol,
-                str(per_message),
-                f"{asked:,.0f}" if asked else "as read",
-                f"{cpu:.2f}",
-                f"{lost:,.0f}" if name.startswith("flowjoin") else "?",
-                f"{speed:,.0f}",
-            )
-    Console(width=120).print(table)
+    show(figures(given.runs, given.seconds, given.slower))
 
 
 if __name__ == "__main__":

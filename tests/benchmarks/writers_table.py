@@ -5,22 +5,21 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from kernel_table import Traffic, feed, kernel_with_template
-from rich.console import Console
-from rich.table import Table
+from one_table import Figure, show
 
 from flowjoin._kernel import row_writing
 from flowjoin.api import FlowBatch
+from flowjoin.api.lines import CsvLines, JsonLines
 from flowjoin.api.writers import Fixed, NetworkOrder, NumberColumn, PackedColumn, Piece, TextStyle, texts_of
 from flowjoin_log._columns import columns_of
-from flowjoin_log._csv import CsvWriter, quote_rfc4180
-from flowjoin_log._json_lines import JsonLinesWriter
+from flowjoin_log._pretty import PRETTY
 
 FLOWS, RUNS = 20_000, 7
 
@@ -37,15 +36,12 @@ def batches() -> list[FlowBatch]:
 
 
 def csv_of(batch: FlowBatch) -> None:
-    writer = CsvWriter(
-        columns_of("antrea-2.7"), quote=quote_rfc4180, pretty_print=True, iso_times=False, unset_addresses_empty=True
-    )
-    for _ in writer.render(batch):
+    for _ in CsvLines(columns_of("antrea-2.7"), is_quoted=True, words=PRETTY).render(batch):
         pass
 
 
 def json_of(batch: FlowBatch) -> None:
-    for _ in JsonLinesWriter((), iso_times=False, omit_defaults=False).render(batch):
+    for _ in JsonLines().render(batch):
         pass
 
 
@@ -74,33 +70,32 @@ def native_of(batch: FlowBatch) -> None:
     b"".join(block)
 
 
-def main() -> None:
+def figures() -> Iterator[Figure]:
+    """All of them, as they are found."""
     given = batches()
     rows = sum(map(len, given))
-    writers: dict[str, Callable[[FlowBatch], None]] = {
-        "CSV, Antrea's 30 columns": csv_of,
-        "JSON lines, 81 members": json_of,
-        "IPFIX, 81 elements": ipfix_of,
-        "ClickHouse Native, 81 columns": native_of,
-    }
-    table = Table("writer", "compiled, rows/s", "plain, rows/s")
     compiled = row_writing._compiled
-    for name, write in writers.items():
-        figures = []
-        for form in (compiled, lambda: None):
+    for name, write in WRITERS.items():
+        for program, form, runs in (("flowjoin", compiled, RUNS), ("flowjoin, plain", lambda: None, 2)):
             row_writing._compiled = form  # type: ignore[assignment]
-            runs = []
-            for _ in range(RUNS if form is compiled else 2):
+            found = []
+            for _ in range(runs):
                 fresh = [batch.slice(0, len(batch)) for batch in given]  # what a batch remembers of its texts is gone
                 began = time.process_time()
                 for batch in fresh:
                     write(batch)
-                runs.append(rows / (time.process_time() - began))
-            figures.append(statistics.median(runs))
-        table.add_row(name, *(f"{figure:,.0f}" for figure in figures))
+                found.append(rows / (time.process_time() - began))
+            yield Figure(name, "rows/s", program, statistics.median(found))
     row_writing._compiled = compiled
-    Console(width=100).print(table)
+
+
+WRITERS: dict[str, Callable[[FlowBatch], None]] = {
+    "CSV, Antrea's 30 columns": csv_of,
+    "JSON lines, 81 members": json_of,
+    "IPFIX, 81 elements": ipfix_of,
+    "ClickHouse Native, 81 columns": native_of,
+}
 
 
 if __name__ == "__main__":
-    main()
+    show(figures())

@@ -1,4 +1,4 @@
-"""Every exporter of this repository passes the kit: in its own tests, flowjoin-log here too."""
+"""Every plugin of this repository passes its kits: in its own tests, flowjoin-log here too."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ flowjoin_log = pytest.importorskip("flowjoin_log", reason="the log plugin is not
 PLUGINS = Path(__file__).parents[2] / "plugins"
 
 
+KITS = {
+    "flowjoin_exporter_types": "ExporterConformance",
+    "flowjoin_enricher_types": "EnricherConformance",
+    "flowjoin_lookup_types": "LookupConformance",
+}
+
+
 @pytest.mark.parametrize("plugin", sorted(PLUGINS.glob("*/pyproject.toml")), ids=lambda path: path.parent.name)
-def test_an_exporters_own_tests_are_the_kits(plugin: Path) -> None:
+def test_a_plugins_own_tests_are_the_kits(plugin: Path) -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in plugin.parent.glob("src/*/*.py"))
-    if "def flowjoin_exporter_types" in sources:
-        tests = (plugin.parent / "tests" / "test_conformance.py").read_text(encoding="utf-8")
-        assert "(ExporterConformance)" in tests
+    wanted = [kit for hook, kit in KITS.items() if f"def {hook}" in sources]
+    assert wanted
+    tests = (plugin.parent / "tests" / "test_conformance.py").read_text(encoding="utf-8")
+    for kit in wanted:
+        assert f"({kit})" in tests
 
 
 class TestFlowLog(ExporterConformance):

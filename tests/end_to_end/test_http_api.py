@@ -38,7 +38,7 @@ class Api:
     def __init__(self, program: Program) -> None:
         self.program = program
         (self.address,) = program.wait_line("api_ready")["addresses"]
-        (self.collector,) = program.wait_line("ready")["addresses"]
+        self.collector = program.wait_ready()
         self.host, _, port = self.address.rpartition(":")
         self.port = int(port)
 
@@ -70,11 +70,14 @@ class Api:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
-    def stop(self) -> str:
-        """End it; gives what it printed, with its books."""
+    def stop(self) -> dict[str, Any]:
+        """End it; gives its books."""
         self.program.process.terminate()
         assert self.program.finish() == 0
-        return self.program.text
+        *_, books, _ = map(json.loads, self.program.text.splitlines())
+        assert books["event"] == "books"
+        found: dict[str, Any] = books
+        return found
 
 
 Start = Callable[..., Api]
@@ -116,7 +119,7 @@ def test_the_figures_are_the_books(start: Start) -> None:
     metrics = api.metrics()
     counters = api.json("/recordmetrics")
     health = api.json("/healthz?output=json")
-    said = api.stop()
+    books = api.stop()
 
     assert counters["numRecordsReceived"] == records_of(TRAFFIC)
     assert counters["numRecordsReceived"] == metrics["flowjoin_kernel_records_received_total"]
@@ -126,8 +129,8 @@ def test_the_figures_are_the_books(start: Start) -> None:
     assert counters.keys().isdisjoint({"withS3Exporter", "numRecordsDropped", "numConnToCollector"})
     components = {"configuration/file", "exporters/log", "spools/log", "core/api"}
     assert {row["component"] for row in health["components"]} == components
-    assert f"{records_of(TRAFFIC):,} received" in said
-    assert "300 created: 300 exported to the end" in said
+    assert books["records"] == records_of(TRAFFIC)
+    assert (books["flows"], books["flows_exported_last"]) == (300, 300)
 
 
 def test_the_figures_are_the_books_with_antrea_2_3s_meaning(start: Start) -> None:
@@ -137,14 +140,14 @@ def test_the_figures_are_the_books_with_antrea_2_3s_meaning(start: Start) -> Non
     api.wait(lambda: api.metrics()["flowjoin_lane_held_rows"] == api.metrics()["flowjoin_kernel_flows_held"] == 0)
     counters = api.json("/recordmetrics")
     delivered = api.metrics()["flowjoin_lane_delivered_rows_total"]
-    said = api.stop()
+    books = api.stop()
 
     assert counters == {
         "numRecordsExported": delivered,
         "numRecordsReceived": len(list(agent_messages(TRAFFIC))),  # Messages, Templates included
         "withLogExporter": True,
     }
-    assert f"{int(delivered):,} delivered" in said
+    assert books["lanes"]["log"]["delivered"] == delivered
 
 
 def test_connected_exporters_are_counted(start: Start) -> None:
@@ -253,10 +256,10 @@ def test_stopping_under_requests_stays_within_the_grace_period(start: Start) -> 
         assert client.recv(1) == b"H"
         stuck.append(client)
     began = time.monotonic()
-    said = api.stop()
+    books = api.stop()
     assert time.monotonic() - began < 10
-    assert "3,000 delivered" in said
-    assert "Traceback" not in said
+    assert books["lanes"]["log"]["delivered"] == 3000
+    assert "Traceback" not in api.program.text
     for client in stuck:
         client.close()
 
@@ -308,6 +311,48 @@ def test_record_metrics_are_printed_in_antctls_columns(start: Start, compatibili
     assert json.loads(as_json.stdout) == counters
 
 
+def test_the_level_of_the_log_is_shown_and_changed(start: Start) -> None:
+    api = start()
+    before = flowjoin("log-level", "--server", api.address)
+    changed = flowjoin("log-level", "debug", "--server", api.address)
+    wrong = flowjoin("log-level", "loud", "--server", api.address)
+    after = flowjoin("log-level", "--server", api.address)
+    verbosity = api.json("/loglevel")
+    api.stop()
+
+    assert (before.stdout, changed.stdout, after.stdout, verbosity) == ("info\n", "", "debug\n", 4)
+    assert wrong.returncode == 2
+    assert "log level must be a positive integer" in wrong.stderr
+
+
+def test_record_metrics_are_printed_for_each_exporter(start: Start) -> None:
+    api = start()
+    send(api.collector, TRAFFIC)
+    api.wait(lambda: api.metrics()["flowjoin_lane_delivered_rows_total"] == TRAFFIC.flows)
+    table = flowjoin("get", "recordmetrics", "--server", api.address)
+    alone = flowjoin("get", "recordmetrics", "--server", api.address, "--exporters", "--output", "csv")
+    as_json = flowjoin("get", "recordmetrics", "--server", api.address, "--exporters", "--output", "json")
+    api.stop()
+
+    assert json.loads(as_json.stdout) == [
+        {
+            "exporter": "log",
+            "delivered": TRAFFIC.flows,
+            "retried": 0,
+            "held": 0,
+            "spooled": 0,
+            "deadLettered": 0,
+            "dropped": 0,
+            "lagSeconds": 0.0,
+        }
+    ]
+    (row,) = csv.DictReader(io.StringIO(alone.stdout))
+    assert (row["EXPORTER"], row["DELIVERED"], row["LAG-SECONDS"]) == ("log", str(TRAFFIC.flows), "0.0")
+    antrea, _, exporters = table.stdout.partition("\n\n")
+    assert antrea.splitlines()[0].split()[:2] == ["RECORDS-EXPORTED", "RECORDS-RECEIVED"]
+    assert exporters.splitlines()[0].split() == list(row)
+
+
 def test_top_shows_one_interval_for_programs_and_for_people(start: Start) -> None:
     api = start()
     send(api.collector, TRAFFIC)
@@ -323,6 +368,9 @@ def test_top_shows_one_interval_for_programs_and_for_people(start: Start) -> Non
     assert [lane["name"] for lane in view["lanes"]] == ["log"]
     assert [collector["protocol"] for collector in view["collectors"]] == ["tcp"]
     assert view["degraded"] == {}
+    assert table.stdout.startswith("flowjoin 127.0.0.1:")
+    (flows,) = [line for line in table.stdout.splitlines() if line.startswith("flows ")]
+    assert flows.endswith(" evicted")  # nothing is folded
     assert "300 held" in table.stdout
     assert re.search(r"^log +", table.stdout, re.M)
     assert endless.returncode == 2

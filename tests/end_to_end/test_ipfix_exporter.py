@@ -15,6 +15,7 @@ import trio
 from agent_traffic import agent_messages
 from ipfix_collector import Collector
 from real_programs import nfacctd_reads, nfdump_reads, tshark_reads
+from running_flowjoin import send
 
 from flowjoin._collector.process import open_collector
 from flowjoin._generator.config import TrafficConfig
@@ -108,7 +109,7 @@ async def test_tshark_reads_every_element_in_its_place(require_program, tmp_path
     for number, element in enumerate(batch.schema.elements, start=1):
         if element.data_type is DataType.STRING:
             values[element.name] = f"text-{number:03}-of-its-own"
-        elif "IP" not in element.name:
+        elif "IP" not in element.name and element.data_type is not DataType.OCTET_ARRAY:
             values[element.name] = number
     datagrams = await sent_over_udp(nursery, standard_flow(family, **values))
     [record] = await trio.to_thread.run_sync(tshark_reads, require_program("tshark"), tmp_path, datagrams)
@@ -149,7 +150,7 @@ async def test_antreas_configuration_joins_agents_records_and_sends_them_on(nurs
             while b'"ready"' not in log:
                 log += await process.stderr.receive_some()
             [line] = [line for line in log.splitlines() if b'"ready"' in line]
-            (address,) = json.loads(line)["addresses"]
+            address = json.loads(line)["addresses"][0].removeprefix("tcp://")
             traffic = TrafficConfig(flows=200, seed=2, inter_node_share=0.5)
             await trio.to_thread.run_sync(send_agent_messages, address, traffic)
             process.send_signal(signal.SIGTERM)
@@ -204,3 +205,40 @@ async def test_flowjoin_reads_its_own_stream(nursery, intake, configure):
     assert {header[0] for header in headers} == {10}
     assert len({session.peer_port for session in intake.sessions}) == 1
     assert headers[-1][3] == 500  # records before the plain ones
+
+
+async def test_a_collector_that_accepts_and_never_reads_does_not_hold_the_end_and_its_successor_gets_every_row(
+    nursery, tmp_path, run
+):
+    """Back pressure ends in the spool: nothing is lost, and shutdown takes its grace time at most."""
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        port = deaf.getsockname()[1]
+        config = tmp_path / "flowjoin.yaml"
+        config.write_text(
+            f"stateDirectory: {tmp_path}/state\nshutdownGracePeriod: 1s\napiServer: {{address: none}}\n"
+            'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
+            f'exporters: [{{type: ipfix, address: "127.0.0.1:{port}"}}]\n'
+        )
+        program = run("-c", str(config))
+        (address,) = program.wait_line("ready")["addresses"]
+        await trio.to_thread.run_sync(send, address.removeprefix("tcp://"), TrafficConfig(flows=2000, seed=4))
+        program.process.terminate()
+        assert await trio.to_thread.run_sync(program.finish) == 0, program.text
+    lines = [json.loads(line) for line in program.text.splitlines() if line.startswith("{")]
+    [rows] = [line["rows_undelivered"] for line in lines if line["event"] == "grace_period_over"]
+    assert rows >= 1000  # the first few may have found room in its system
+    assert lines[-1]["rows_in_no_spool"] == 0
+    collector = Collector(port=port)
+    await nursery.start(collector.run)
+    config.write_text(config.read_text().replace("shutdownGracePeriod: 1s", "shutdownGracePeriod: 30s"))
+    again = run("-c", str(config))
+    again.wait_line("ready")
+    with trio.fail_after(60):
+        while await collector.count() < rows:  # noqa: ASYNC110 - counting reads
+            await trio.sleep(0.05)
+    again.process.terminate()
+    assert await trio.to_thread.run_sync(again.finish) == 0, again.text
+    assert len(collector.records) == rows

@@ -38,7 +38,7 @@ def config(tmp_path: Path) -> Callable[..., str]:
 
 def test_sighup_is_answered_and_does_not_end_the_run(run: Run, config: Callable[..., str], tmp_path: Path) -> None:
     program = run("-c", config())
-    (address,) = program.wait_line("ready")["addresses"]
+    address = program.wait_ready()
     program.process.send_signal(signal.SIGHUP)
     program.wait_line("configuration_unchanged")
     send(address, TrafficConfig(flows=10, seed=2))
@@ -53,14 +53,15 @@ def test_a_signal_delivers_every_ready_flow_and_ends_with_0_and_the_books(
     run: Run, config: Callable[..., str], tmp_path: Path, number: signal.Signals
 ) -> None:
     program = run("-c", config())
-    (address,) = program.wait_line("ready")["addresses"]
+    address = program.wait_ready()
     send(address, TrafficConfig(flows=100, seed=2))
     program.process.send_signal(number)
 
     assert program.finish() == 0
     assert len((tmp_path / "flows.csv").read_text().splitlines()) == 100
-    assert "100 created: 100 exported to the end" in program.text
-    assert "100 delivered" in program.text
+    *_, books, stopped = map(json.loads, program.text.splitlines())
+    assert (books["flows"], books["flows_exported_last"], books["lanes"]["log"]["delivered"]) == (100, 100, 100)
+    assert (stopped["event"], stopped["exit_code"]) == ("stopped", 0)
 
 
 def test_a_second_process_on_the_same_state_directory_ends_with_2(run: Run, config: Callable[..., str]) -> None:
@@ -105,7 +106,7 @@ def test_rows_that_nobody_took_end_with_1_after_the_grace_period_unless_they_are
 ) -> None:
     (tmp_path / "flows.csv").symlink_to("/dev/full")  # a disk without room
     program = run("-c", config("shutdownGracePeriod: 200ms\n", spool))
-    (address,) = program.wait_line("ready")["addresses"]
+    address = program.wait_ready()
     send(address, TrafficConfig(flows=10))
     program.process.terminate()
 
@@ -119,14 +120,15 @@ def test_a_second_signal_stops_at_once(
 ) -> None:
     (tmp_path / "flows.csv").symlink_to("/dev/full")
     program = run("-c", config("shutdownGracePeriod: 1h\n", spool))
-    (address,) = program.wait_line("ready")["addresses"]
+    address = program.wait_ready()
     send(address, TrafficConfig(flows=10))
     program.process.terminate()
     program.wait_line("draining")
     program.process.terminate()
 
     assert program.finish() == code
-    assert "held" in program.text
+    *_, books, _ = map(json.loads, program.text.splitlines())
+    assert books["lanes"]["log"]["held"] > 0
 
 
 PLUGIN = """
@@ -171,7 +173,7 @@ def test_a_third_partys_plugin_is_found_by_its_entry_point_and_used(
     program = run(
         "-c", config("enrichers: [{type: naming, value: seen}]\n", ", format: jsonLines"), path=tmp_path / "site"
     )
-    (address,) = program.wait_line("ready")["addresses"]
+    address = program.wait_ready()
     send(address, TrafficConfig(flows=20))
     program.process.terminate()
 
@@ -220,7 +222,9 @@ def test_the_demo_shows_joined_flows_and_ends_with_0(run: Run) -> None:
 
     assert flows == 3
     assert program.finish() == 0
-    assert "exporter terminal" in program.text
+    lines = list(map(json.loads, program.text.splitlines()))  # no line that a program could not read
+    (books,) = [line for line in lines if line["event"] == "books"]
+    assert books["lanes"]["terminal"]["delivered"] >= 3
 
 
 @pytest.mark.parametrize(
@@ -267,7 +271,7 @@ def test_other_destinations_are_served_on_without_a_reader_of_standard_output(
     run: Run, config: Callable[..., str], tmp_path: Path
 ) -> None:
     program = run("-c", config(exporter=', spool: none}, {type: log, name: shown, path: "-", spool: none'))
-    (address,) = program.wait_line("ready")["addresses"]
+    address = program.wait_ready()
     assert program.process.stdout is not None
     program.process.stdout.close()
     send(address, TrafficConfig(flows=10, seed=2))
@@ -310,7 +314,8 @@ def test_a_bug_of_the_core_ends_it_with_1_a_report_and_the_books(config: Callabl
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if '"core_failed"' in line]
     assert json.loads(line)["problem"] == "AssertionError: these tables do not agree"
-    assert "exporter log" in done.stderr  # of the books
+    (books,) = [json.loads(line) for line in done.stderr.splitlines() if '"event": "books"' in line]
+    assert list(books["lanes"]) == ["log"]
     assert 'raise AssertionError("these tables' not in done.stderr
     assert ", in broken" in done.stderr  # where it was
 
@@ -318,7 +323,7 @@ def test_a_bug_of_the_core_ends_it_with_1_a_report_and_the_books(config: Callabl
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        ("path: {0}", "exporters[0].path: {0} cannot be a log: is a directory; name a file in it"),
+        ("path: {0}", "exporters[0].path: {0} is a directory; name a file in it"),
         (
             "path: {0}/f, elements: [nope]",
             "exporters[0].elements[0]: there is no Information Element 'nope'; "
@@ -353,7 +358,7 @@ def test_templates_over_udp_outlive_a_restart(run: Run, tmp_path: Path) -> None:
             f"exporters: [{{type: log, path: {tmp_path}/flows.csv}}]\n"
         )
         program = run("-c", str(path))
-        (address,) = program.wait_line("ready")["addresses"]
+        address = program.wait_ready()
         port = int(address.rpartition(":")[2])
         for message, session in agent_messages(traffic):
             if session.serial not in sockets:
@@ -364,7 +369,8 @@ def test_templates_over_udp_outlive_a_restart(run: Run, tmp_path: Path) -> None:
                 sender.sendto(message, ("127.0.0.1", port))
         program.process.send_signal(signal.SIGTERM)
         assert program.finish() == 0
-        assert "sets without template" not in program.text, program.text
+        *_, books, _ = map(json.loads, program.text.splitlines())
+        assert books["sets_without_template"] == 0, program.text
         assert ("templates_restored" in program.text) == is_restart
     for sender in sockets.values():
         sender.close()
@@ -380,7 +386,7 @@ def test_what_a_killed_run_had_spooled_is_in_the_log_of_the_next_once(run: Run, 
         f"exporters: [{{type: log, path: {blocked}/flows.csv}}]\n"
     )
     program = run("-c", str(path))
-    (address,) = program.wait_line("ready")["addresses"]
+    address = program.wait_ready()
     if '"exporter_opened"' not in program.text:
         program.wait_line("exporter_opened")
     blocked.rename(tmp_path / "elsewhere")

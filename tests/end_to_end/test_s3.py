@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hand_made import AGENT, AGENT_IPV6, Record, data_set, message, template_set
+from running_flowjoin import Run
 
 pytest.importorskip("flowjoin_s3", reason="the S3 plugin is not installed")
 
@@ -109,3 +110,21 @@ def test_a_bucket_that_fails_for_a_while_gets_each_row_once(capture: Path, bucke
     assert not failures
     assert len(bucket.objects) == 2
     assert len(bucket.of("put")) == 4
+
+
+def test_objects_larger_than_the_lanes_memory_are_told_at_start(tmp_path: Path, bucket: StandIn, run: Run) -> None:
+    (tmp_path / "state").mkdir()
+    path = tmp_path / "flowjoin.yaml"
+    exporter = f"{{type: s3, bucketName: {BUCKET}, endpointURL: '{bucket.url}', maxBatchSize: 512MiB}}"
+    path.write_text(
+        f"stateDirectory: {tmp_path / 'state'}\napiServer: {{address: '127.0.0.1:0'}}\n"
+        f"collectors: [{{protocol: udp, address: '127.0.0.1:0'}}]\nexporters: [{exporter}]\n",
+        encoding="utf-8",
+    )
+    program = run("-c", str(path))
+    said = program.wait_line("batches_smaller")
+    assert (said["wanted"], said["octets"]) == (512 * 1024 * 1024, 32 * 1024 * 1024)
+    assert said["remedy"] == f"set limits.laneBytes to {1024 * 1024 * 1024} at least"
+    program.wait_line("ready")
+    program.process.terminate()
+    assert program.finish() == 0

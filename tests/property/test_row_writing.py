@@ -51,6 +51,8 @@ def element(data_type: DataType, length: int = 0) -> InformationElement:
 @st.composite
 def pieces(draw: st.DrawFn, rows: int) -> Piece:
     def values(of: st.SearchStrategy[Any]) -> list[Any]:
+        if draw(st.booleans()):  # the same in every row
+            return [draw(of)] * rows
         return draw(st.lists(of, min_size=rows, max_size=rows))
 
     kind = draw(st.sampled_from([Constant, Chosen, Decimal, Dotted, Fixed, Hexadecimal, NetworkOrder]))
@@ -65,7 +67,9 @@ def pieces(draw: st.DrawFn, rows: int) -> Piece:
     if kind is Dotted:
         addresses = values(st.sampled_from(["0.0.0.0", "1.22.133.255", "10.0.0.9"]))
         unset = draw(st.one_of(st.none(), SHORT))
-        return Dotted(column_of(element(DataType.IPV4_ADDRESS), addresses), draw(SHORT), draw(SHORT), unset)  # type: ignore[arg-type]
+        return Dotted(
+            column_of(element(DataType.IPV4_ADDRESS), addresses), draw(SHORT), draw(SHORT), unset, draw(st.booleans())
+        )  # type: ignore[arg-type]
     if kind is Fixed or kind is Hexadecimal:
         width = draw(st.integers(1, 20))
         octets = values(st.binary(min_size=width, max_size=width))
@@ -94,6 +98,25 @@ def test_both_write_texts_the_same_in_every_style(texts: list[str], prefix: byte
 
     for style in TextStyle:
         assert encode_texts(texts, prefix, style) == encode_texts_plainly(texts, prefix, style)
+
+
+def test_rows_of_very_different_lengths_are_written_whole() -> None:
+    texts = [b"x" * length for length in (0, 1, 31, 32, 33, 127, 128, 129, 70_000)]
+    for codes in (bytes(200) + bytes(range(9)) * 3, bytes([8]) * 20 + bytes(300), bytes(range(9)) * 40):
+        piece = Chosen(memoryview(codes), texts)
+        given_pieces: list[Piece] = [piece, Constant(b";"), piece]
+        assert write_rows(given_pieces, len(codes)) == write_rows_plainly(given_pieces, len(codes), 0, len(codes))
+
+
+def test_packed_texts_are_a_sequence_of_octets() -> None:
+    from flowjoin._kernel._writers import pack_texts
+
+    texts = [b"", b"one", b"x" * 1_000]
+    packed = pack_texts(texts)
+    assert (len(packed), list(packed), packed[1], packed == texts) == (3, texts, b"one", True)
+    for at in (3, -1):
+        with pytest.raises(IndexError):
+            packed[at]
 
 
 def test_every_number_of_few_digits_and_every_power_of_ten_is_written_right() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flowjoin._kernel import Kernel, KernelLimits, create_kernel
+from flowjoin._kernel.interface import KeepsFlows
 from flowjoin._model.columns import DictionaryColumn
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
@@ -35,6 +36,18 @@ def contents(batch: FlowBatch) -> dict[str, Any]:
     }
 
 
+def _keeping(kernel: Kernel) -> KeepsFlows:
+    assert isinstance(kernel, KeepsFlows)
+    return kernel
+
+
+def _restored(kernel: Kernel, block: bytes, offset: float, *, is_continued: bool) -> str | tuple[int, int]:
+    try:
+        return _keeping(kernel).restore(block, offset, is_continued=is_continued)
+    except ValueError:
+        return "refused"
+
+
 class BothForms:
     """One interface, two kernels."""
 
@@ -49,6 +62,9 @@ class BothForms:
         schemas: FlowSchemas | None = None,
     ) -> None:
         schemas = schemas or build_schemas(registry, extra=extra)
+        self.anew: Callable[[], BothForms] = lambda: BothForms(
+            registry, limits=limits, decoder_limits=decoder_limits, is_enriched=is_enriched, schemas=schemas
+        )
         self.kernels: list[Kernel] = [
             create_kernel(
                 decoder=Decoder(registry, limits=decoder_limits),
@@ -98,6 +114,44 @@ class BothForms:
         assert taken[0] == taken[1]
         self.check()
         return not taken[0]
+
+    def flush(self, limit: int) -> list[FlowBatch]:
+        """Rows of all that is ready."""
+        given: list[FlowBatch] = []
+        cursor: int | None = 0
+        while cursor is not None:
+            (plain, next_plain), (compiled, next_compiled) = (
+                _keeping(each).flush(cursor, limit) for each in self.kernels
+            )
+            assert next_compiled == next_plain
+            given += self._batches(plain, compiled)
+            cursor = next_plain
+        return given
+
+    def dump(self, limit: int) -> list[bytes]:
+        """Blocks of all flows, which are the same octets from either form."""
+        blocks: list[bytes] = []
+        cursor: int | None = 0
+        while cursor is not None:
+            plain, compiled = (_keeping(each).dump(cursor, limit) for each in self.kernels)
+            assert compiled == plain
+            block, cursor = plain
+            blocks.append(block)
+        return blocks
+
+    def restore(self, blocks: Sequence[bytes], *, offset: float, is_continued: bool) -> list[str | tuple[int, int]]:
+        """What came of each block: how many flows, or that it was refused."""
+        outcomes: list[str | tuple[int, int]] = []
+        for block in blocks:
+            plain, compiled = (_restored(each, block, offset, is_continued=is_continued) for each in self.kernels)
+            assert compiled == plain
+            outcomes.append(plain)
+        more = True
+        while more:
+            plain_more, more = (_keeping(each).order_restored(3) for each in self.kernels)
+            assert more == plain_more
+        self.check()
+        return outcomes
 
     def close_session(self, session: TransportSession) -> None:
         for kernel in self.kernels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from hand_made import AGENT, Record, data_set, message, template_set
 
 from flowjoin._kernel import Kernel, KernelLimits, KernelStatistics, create_kernel
+from flowjoin._kernel.interface import KeepsFlows
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter
@@ -33,7 +35,7 @@ def check_books(statistics: KernelStatistics) -> None:
         + sum(statistics.records_rejected.values())
     )
     assert statistics.records_created == statistics.flows_created
-    assert statistics.flows_created == (
+    assert statistics.flows_created + statistics.flows_restored == (
         statistics.flows_exported_last + statistics.flows_given_up + statistics.flows_evicted + statistics.flows_held
     )
 
@@ -56,22 +58,59 @@ class Harness:
         schemas = build_schemas(registry, extra=extra)
         self.now = 0.0
         self.limits = limits or KernelLimits()
-        self.kernel: Kernel = create_kernel(
-            decoder=Decoder(registry),
-            compile_plan=PlanCompiler(registry, schemas, is_proxy=is_proxy),
-            schemas=schemas,
-            limits=self.limits,
-            cluster_id=cluster_id,
-            is_enriched=is_enriched,
-            is_proxy=is_proxy,
-            form=form or os.environ.get("FLOWJOIN_KERNEL", "auto"),
-        )
+
+        def make(form: str) -> Kernel:
+            return create_kernel(
+                decoder=Decoder(registry),
+                compile_plan=PlanCompiler(registry, schemas, is_proxy=is_proxy),
+                schemas=schemas,
+                limits=self.limits,
+                cluster_id=cluster_id,
+                is_enriched=is_enriched,
+                is_proxy=is_proxy,
+                form=form,
+            )
+
+        self._make = make
+        self._before: list[KernelStatistics] = []  # of kernels before the last restart
+        self.kernel: Kernel = make(form or os.environ.get("FLOWJOIN_KERNEL", "auto"))
 
     @property
     def statistics(self) -> KernelStatistics:
+        """Of the kernel, and of those before it but for what they handed on."""
         statistics = self.kernel.statistics()
         check_books(statistics)
+        for before in self._before:
+            sums = {
+                item.name: getattr(before, item.name) + getattr(statistics, item.name)
+                for item in dataclasses.fields(KernelStatistics)
+                if item.type == "int" and item.name not in ("flows_held", "flows_waiting")
+            }
+            statistics = dataclasses.replace(statistics, **sums)
         return statistics
+
+    def dumped(self, limit: int = 3) -> list[bytes]:
+        """Blocks of all flows."""
+        assert isinstance(self.kernel, KeepsFlows)
+        blocks: list[bytes] = []
+        cursor: int | None = 0
+        while cursor is not None:
+            block, cursor = self.kernel.dump(cursor, limit)
+            blocks.append(block)
+        return blocks
+
+    def restart(self, form: str = "auto", *, is_continued: bool = True, now: float | None = None) -> None:
+        """Go on with another kernel, which has the flows of this one and another clock."""
+        blocks = self.dumped()
+        self._before.append(self.kernel.statistics())
+        self.kernel = self._make(form)
+        assert isinstance(self.kernel, KeepsFlows)
+        before, self.now = self.now, self.now if now is None else now
+        for block in blocks:
+            self.kernel.restore(block, self.now - before, is_continued=is_continued)
+        while self.kernel.order_restored(2):
+            pass
+        check_books(self.kernel.statistics())
 
     def send(
         self,

@@ -41,6 +41,13 @@ class NaiveTable:
             ("created", "merged", "older", "given_up", "exported_last", "evicted", "clamped", "rows"), 0
         )
 
+    def shift(self, seconds: float) -> None:
+        """The clock says another time than before."""
+        for flow in self.flows.values():
+            flow.active += seconds
+            flow.idle += seconds
+            flow.seen += seconds
+
     # -- Antrea
 
     def antrea(self, record: dict[str, Any], now: float) -> None:

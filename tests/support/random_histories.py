@@ -111,7 +111,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.now = 0.0
+        self.now = self.latest = 0.0
         self.is_enriched = self.random.random() < 0.4
         choose = self.random.choice
         self.forms = BothForms(
@@ -138,16 +138,17 @@ class History:
         self.batches: list[FlowBatch] = []
         self.sent: list[bytes] = [message()]
 
-    def run(self, steps: int) -> None:
-        """Take random steps."""
+    def run(self, steps: int, *, ends: bool = True) -> None:
+        """Take random steps; in the end everything leaves."""
         for _ in range(steps):
             action = self.random.choices(
                 [self.define, self.send, self.hostile, self.pass_time, self.expire, self.ask, self.enrich, self.close],
                 [4, 60, 5, 10, 12, 4, 8, 1],
             )[0]
             action()
-        self.forms.expire(self.now + 1000, 10_000)
-        self.forms.expire(self.now + 2000, 10_000)
+        if ends:
+            self.forms.expire(self.now + 1000, 10_000)
+            self.forms.expire(self.now + 2000, 10_000)
 
     def define(self) -> None:
         choose = self.random.choice
@@ -304,6 +305,7 @@ class History:
 
     def pass_time(self) -> None:
         self.now += self.random.choice([0.0, 0.1, 0.5, 1.0, 3.0, 6.0, -1.0])
+        self.latest = max(self.latest, self.now)
         if self.random.random() < 0.5:
             self.forms.tick(self.now)
 

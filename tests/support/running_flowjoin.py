@@ -41,6 +41,11 @@ class Program:
                     return facts
         raise AssertionError(f"no line {event}: {''.join(self.errors)}")
 
+    def wait_ready(self) -> str:
+        """Wait until everything is open; gives where the first collector listens."""
+        addresses: list[str] = self.wait_line("ready")["addresses"]
+        return addresses[0].rpartition("/")[2]
+
     def finish(self) -> int:
         """Wait for its end."""
         _, rest = self.process.communicate(timeout=60)

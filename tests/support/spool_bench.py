@@ -92,6 +92,7 @@ class SpoolBench:
     ) -> None:
         directory.mkdir(exist_ok=True)
         self.directory = directory
+        self.wall_shift = 0.0  # somebody set the clock
         self.log = MemoryLog()
         self.health = HealthTable(lambda: 1.0)
         self.store = SpoolStore(
@@ -106,7 +107,7 @@ class SpoolBench:
             component=self.health.add("spools", "audit"),
             log=self.log,
             clock=trio.current_time,
-            wall=lambda: 1_790_000_000.0 + trio.current_time(),
+            wall=lambda: 1_790_000_000.0 + self.wall_shift + trio.current_time(),
             disk=disk,
             run=at_once,
         )

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -137,17 +138,23 @@ class Certificates:
         client: certificate and key to show to a collector.
         server: the collector's, for 127.0.0.1 and collector.example.
         stranger: the same names, of an authority that nobody trusts.
+        other_ca: that authority.
+        expired: as the collector's, until yesterday.
     """
 
     ca: Path
     client: Path
     server: Path
     stranger: Path
+    other_ca: Path
+    expired: Path
 
-    def context(self, *, is_mutual: bool = False, is_stranger: bool = False) -> ssl.SSLContext:
+    def context(
+        self, *, is_mutual: bool = False, is_stranger: bool = False, is_expired: bool = False
+    ) -> ssl.SSLContext:
         """What a collector needs."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.stranger if is_stranger else self.server)
+        context.load_cert_chain(self.stranger if is_stranger else self.expired if is_expired else self.server)
         if is_mutual:
             context.load_verify_locations(self.ca)
             context.verify_mode = ssl.CERT_REQUIRED
@@ -158,12 +165,19 @@ class Certificates:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     trustme = pytest.importorskip("trustme", reason="trustme is not installed")
     folder = tmp_path_factory.mktemp("certificates")
-    authority = trustme.CA()
+    authority, other = trustme.CA(), trustme.CA()
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    other.cert_pem.write_to_path(folder / "other_ca.pem")
+    authority.issue_cert(
+        "127.0.0.1", not_before=yesterday - timedelta(days=1), not_after=yesterday
+    ).private_key_and_cert_chain_pem.write_to_path(folder / "expired.pem")
     authority.cert_pem.write_to_path(folder / "ca.pem")
     for name, issuer, names in (
         ("client", authority, ["agent.example"]),
         ("server", authority, ["127.0.0.1", "collector.example"]),
-        ("stranger", trustme.CA(), ["127.0.0.1", "collector.example"]),
+        ("stranger", other, ["127.0.0.1", "collector.example"]),
     ):
         issuer.issue_cert(*names).private_key_and_cert_chain_pem.write_to_path(folder / f"{name}.pem")
-    return Certificates(*(folder / f"{name}.pem" for name in ("ca", "client", "server", "stranger")))
+    return Certificates(
+        *(folder / f"{name}.pem" for name in ("ca", "client", "server", "stranger", "other_ca", "expired"))
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flowjoin.__main__ import main
 from flowjoin._config.binder import bind_settings
 from flowjoin._config.load import load_config
 from flowjoin.api import ConfigError
@@ -39,7 +41,25 @@ def test_an_address_is_a_host_and_perhaps_a_port(text: str, host: str, port: int
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":4739", "host:", "host:0", "host:65536", "host:x", "2001:db8::5", "[2001:db8::5", "[host]:1", "a b:1"]
+    "text",
+    [
+        "",
+        ":4739",
+        "host:",
+        "host:0",
+        "host:65536",
+        "host:x",
+        "2001:db8::5",
+        "[2001:db8::5",
+        "[host]:1",
+        "a b:1",
+        "a..b:1",
+        f"{'x' * 64}.example",
+        "4739",
+        "me@host:1",
+        "tcp://host:4739",
+        "host:4739:udp",
+    ],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^address: "):
@@ -62,6 +82,63 @@ def test_what_cannot_be_together_is_refused(settings: dict[str, Any], problem: s
 def test_a_certificate_needs_its_key() -> None:
     with pytest.raises(ValueError, match="together"):
         TlsConfig(certificate=Path("client.pem"))
+
+
+def test_a_name_that_no_certificate_can_have_is_refused() -> None:
+    for name in (".example", "a b", "a..b"):
+        with pytest.raises(ValueError, match="is no name that a certificate can have"):
+            TlsConfig(server_name=name)
+
+
+REFUSED = [
+    ("adress: host", "exporters[0].adress", 'did you mean "address"?'),
+    ("address: host, protocol: TCP", "exporters[0].protocol", 'must be tcp, udp or tls, not "TCP"'),
+    ("address: host, protocol: tls, tls: {caa: x}", "exporters[0].tls.caa", 'did you mean "ca"?'),
+    ("address: host, protocol: tls, tls: {ca: []}", "exporters[0].tls.ca", "must be"),
+    ("address: host, protocol: tls, tls: {key: x}", "exporters[0].tls", "certificate and key are given together"),
+    ("address: host, protocol: tls, tls: {certificate: x}", "exporters[0].tls", "and key are given together"),
+    ("address: host, protocol: tls, tls: {serverName: .x}", "exporters[0].tls", "no name that a certificate can have"),
+    ("address: host, protocol: tls, tls: {minVersion: TLS12}", "exporters[0].tls.minVersion", "VersionTLS12 or"),
+    ("address: host, protocol: tls, tls: {insecureSkipVerify: 1}", "exporters[0].tls.insecureSkipVerify", "true"),
+    ("address: host, protocol: tls, tls: yes", "exporters[0].tls", ""),
+    ("address: host, tls: {}", "exporters[0]", "write protocol: tls"),
+    ("address: host, recordFormat: json", "exporters[0].recordFormat", "must be IPFIX or JSON"),
+    ("address: host, template: foo", "exporters[0].template", "must be aggregator, proxy or agent"),
+    ("address: host, includeK8sNames: 1", "exporters[0].includeK8sNames", "true or false"),
+    ("address: host, includeK8sUIDs: 1", "exporters[0].includeK8sUIDs", "true or false"),
+    ("address: host, includeExtraElements: 1", "exporters[0].includeExtraElements", "true or false"),
+    ("address: host, observationDomainID: 4294967296", "exporters[0].observationDomainID", "4294967295"),
+    ("address: host, templateRefreshTimeout: 0s", "exporters[0].templateRefreshTimeout", "1s"),
+    ("address: host, maxIPFIXMsgSize: 511", "exporters[0]", "at least 512, not 511"),
+    ("address: host, maxIPFIXMsgSize: 70000", "exporters[0].maxIPFIXMsgSize", "65535"),
+    ("address: host, resendInterval: 2h", "exporters[0].resendInterval", "1h"),
+    ("address: host, resendBuffer: 5XB", "exporters[0].resendBuffer", ""),
+    ("address: host, connectTimeout: 0s", "exporters[0].connectTimeout", "100ms"),
+    ("address: host, sendTimeout: 1d", "exporters[0].sendTimeout", ""),
+    ("protocol: tcp", "exporters[0]", "address"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "path", "problem"), REFUSED)
+def test_check_refuses_each_key_in_one_sentence_with_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: str, path: str, problem: str
+) -> None:
+    file = tmp_path / "flowjoin.yaml"
+    file.write_text(f"aggregatorTransportProtocol: none\nexporters: [{{type: ipfix, {keys}}}]\n")
+    assert main(["check", "-c", str(file)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    (sentence,) = said.err.splitlines()
+    assert sentence.startswith(f"flowjoin: {file}:2: {path}")
+    assert problem in sentence
+
+
+def test_each_key_has_a_case_that_is_refused() -> None:
+    for cls in (IpfixConfig, TlsConfig):
+        for item in dataclasses.fields(cls):
+            head, *rest = item.name.split("_")
+            key = (head + "".join(word.capitalize() for word in rest)).lower()
+            assert any(f"{key}:" in keys.lower() for keys, _, _ in REFUSED), key
 
 
 def test_antreas_section_is_bound_key_by_key() -> None:

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from cryptography.hazmat.primitives import serialization
 from ipfix_collector import Collector
 
 from flowjoin.api import AddressFamily, ConfigError, Duration, Octets, PermanentExportError, RetryableExportError
@@ -318,6 +320,52 @@ async def test_a_slow_collector_gets_everything_once(start: Start) -> None:
     assert not any(isinstance(event, SequenceGap) for event in session.events)
 
 
+async def test_a_server_that_never_shakes_hands_is_given_up_in_time(nursery: trio.Nursery, certificates: Any) -> None:
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+
+    async def say_nothing(stream: trio.SocketStream) -> None:
+        await trio.sleep_forever()
+
+    nursery.start_soon(trio.serve_listeners, say_nothing, listeners)
+    config = IpfixConfig(
+        address=f"127.0.0.1:{listeners[0].socket.getsockname()[1]}",
+        protocol="tls",
+        tls=TlsConfig(ca=certificates.ca),
+        connect_timeout=Duration(0.3),
+    )
+    async with opened(config) as exporter:
+        with pytest.raises(RetryableExportError, match=r"no connection within 0\.3 s"):
+            await exporter.export(numbered_flows(1))
+    nursery.cancel_scope.cancel()
+
+
+async def test_an_idle_connection_is_probed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = await start()
+    async with opened(IpfixConfig(address=collector.address)) as exporter:
+        await exporter.export(numbered_flows(1))
+        used = exporter._open.connection._socket
+        assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+
+
+async def test_columns_that_come_while_connected_get_a_template_of_their_own(start: Start) -> None:
+    """``recordContents.elements`` was changed, and changed back."""
+    collector = await start()
+    usual = numbered_flows(3)
+    wider = numbered_flows(3, first=3).with_columns({"bgpSourceAsNumber": [64496, 64497, 64498]})
+    async with opened(IpfixConfig(address=collector.address, include_extra_elements=True)) as exporter:
+        for batch in (usual, wider, numbered_flows(2, first=6), wider):
+            await exporter.export(batch)
+        await collector.count()
+    [session] = collector.sessions
+    assert session.templates == [256, 257, 260]
+    assert session.kinds["SequenceGap"] == 0
+    assert ports(collector) == numbers(0, 8) + numbers(3, 3)
+    assert [record.get("bgpSourceAsNumber") for record in session.records] == [
+        *[None] * 3, 64496, 64497, 64498, None, None, 64496, 64497, 64498
+    ]  # fmt: skip
+
+
 async def test_a_collector_that_takes_nothing_is_left(start: Start) -> None:
     collector = await start()
     collector.reading = trio.Event()
@@ -440,15 +488,33 @@ async def test_files_of_tls_are_read_at_each_connect(
 @pytest.mark.parametrize(
     ("tls", "problem"),
     [
-        ({"ca": "missing.pem"}, r"tls\.ca: missing\.pem cannot be used: No such file"),
-        ({"certificate": "ca", "key": "ca"}, r"tls\.certificate and tls\.key: .* cannot be used"),
+        ({"ca": "missing"}, r"tls\.ca: .*missing\.pem cannot be used: No such file"),
+        ({"ca": "folder"}, r"tls\.ca: .* cannot be used: Is a directory"),
+        ({"ca": "empty"}, r"tls\.ca: .* it holds no certificate in PEM"),
+        ({"certificate": "missing", "key": "client"}, r"tls\.certificate: .*missing\.pem cannot be used: No such file"),
+        ({"certificate": "client", "key": "missing"}, r"tls\.key: .*missing\.pem cannot be used: No such file"),
+        ({"certificate": "client", "key": "stranger"}, r"tls\.key: .* it is not the key of .*client\.pem"),
+        ({"certificate": "client", "key": "encrypted"}, r"tls\.key: .* it is encrypted; write it without a password"),
+        ({"certificate": "ca", "key": "ca"}, r"tls\.certificate: .* one of them is not the PEM that belongs there"),
     ],
 )
 async def test_files_that_cannot_be_used_are_refused_at_start(
-    certificates: Any, tls: dict[str, Any], problem: str
+    certificates: Any, tmp_path: Path, tls: dict[str, Any], problem: str
 ) -> None:
-    files = {key: certificates.ca if value == "ca" else value for key, value in tls.items()}
-    config = IpfixConfig(address="127.0.0.1", protocol="tls", tls=TlsConfig(**files))
+    files = {
+        "missing": tmp_path / "missing.pem",
+        "folder": tmp_path,
+        "empty": tmp_path / "empty.pem",
+        "encrypted": tmp_path / "encrypted.pem",
+    }
+    files["empty"].touch()
+    key = serialization.load_pem_private_key(certificates.client.read_bytes(), None)
+    encryption = serialization.BestAvailableEncryption(b"geheim")
+    files["encrypted"].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    )
+    given = {name: files[file] if file in files else getattr(certificates, file) for name, file in tls.items()}
+    config = IpfixConfig(address="127.0.0.1", protocol="tls", tls=TlsConfig(**given))
     with pytest.raises(ConfigError, match=problem):
         async with open_ipfix(config, RecordingContext()):
             pass

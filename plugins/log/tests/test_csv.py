@@ -14,7 +14,6 @@ from flowjoin.testing import every_data_type, hostile_flows, numbered_flows, pla
 from flowjoin.testing.batches import HOSTILE_TEXTS
 from flowjoin_log import LogConfig
 from flowjoin_log._columns import columns_of
-from flowjoin_log._csv import quote_nothing, quote_rfc4180
 from flowjoin_log._exporter import make_writer
 
 ANTREA_2_3: Final = "antrea-2.3"
@@ -138,27 +137,6 @@ def test_rule_actions_have_names(number: int, name: str) -> None:
 def test_policy_types_have_names_and_the_youngest_one_is_invalid_as_in_antrea(number: int, name: str) -> None:
     line = rendered(standard_flow(egressNetworkPolicyType=number)).rstrip("\n").split(",")
     assert line[columns_of(ANTREA_2_7).index("egressNetworkPolicyType")] == name
-
-
-@pytest.mark.parametrize(
-    ("text", "field"),
-    [
-        ("plain", "plain"),
-        ("", ""),
-        ("a,b", '"a,b"'),
-        ('say "x"', '"say ""x"""'),
-        ("two\nlines", '"two\nlines"'),
-        ("carriage\rreturn", '"carriage\rreturn"'),
-        (" spaces ", " spaces "),
-    ],
-)
-def test_rfc_4180_quotes_what_holds_a_comma_a_quote_or_a_line_break(text: str, field: str) -> None:
-    assert quote_rfc4180(text) == field
-
-
-def test_antreas_quoting_leaves_all_but_line_breaks_alone() -> None:
-    assert quote_nothing('a,b "c" \t\x1b') == 'a,b "c" \t\x1b'
-    assert quote_nothing("two\r\nlines") == "two  lines"
 
 
 def test_what_a_reader_of_rfc_4180_reads_is_what_was_sent() -> None:

@@ -20,9 +20,11 @@ import trio
 
 from flowjoin.api import ConfigError, FlowBatch, RetryableExportError
 from flowjoin.testing import RecordingContext, numbered_flows, plain_flows, standard_flow
+from flowjoin.wire import default_registry
 from flowjoin_log import FilterConfig, LogConfig
 from flowjoin_log._backups import Backups
 from flowjoin_log._columns import columns_of
+from flowjoin_log._config import check
 from flowjoin_log._exporter import _LogExporter, make_writer, open_log
 from flowjoin_log._file import RotatingFile, StandardOutput
 from flowjoin_log._filters import FlowFilters
@@ -347,7 +349,7 @@ async def test_rows_keep_their_order(tmp_path: Path) -> None:
     assert ports_in(tmp_path) == list(range(1024, 1024 + 2100))
 
 
-@pytest.mark.parametrize("path", ["", "a\0b"])
+@pytest.mark.parametrize("path", ["", "  ", "a\0b", "logs/"])
 def test_what_names_no_file_is_refused_when_the_configuration_is_read(path: str) -> None:
     with pytest.raises(ValueError, match='"path" must be the path of a file, or - for standard output'):
         LogConfig(path=path)
@@ -357,3 +359,17 @@ async def test_a_name_that_this_system_cannot_write_is_refused_with_a_sentence()
     with pytest.raises(ConfigError, match=r"cannot be a file here: .*; use ASCII letters"):
         async with open_log(LogConfig(path="/tmp/\udc80\ud800"), RecordingContext()):  # as in an ASCII locale
             pass
+
+
+def test_a_path_that_only_a_shell_understands_is_refused() -> None:
+    with pytest.raises(ValueError, match="begins with ~, which only a shell understands; write it in full"):
+        LogConfig(path="~/flows.log")
+
+
+def test_what_can_be_known_before_the_file_is_opened_is_said(tmp_path: Path) -> None:
+    check(config_for(tmp_path / "not" / "there.log"), default_registry())
+    check(LogConfig(path="-"), default_registry())
+    with pytest.raises(ConfigError, match=r"^path: .* is a directory; name a file in it"):
+        check(config_for(tmp_path), default_registry())
+    with pytest.raises(ConfigError, match=r"^elements\[0\]: there is no Information Element 'no'"):
+        check(config_for(tmp_path / "flows.log", elements=("no",)), default_registry())

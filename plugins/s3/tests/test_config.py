@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ import pytest
 
 from flowjoin._config import bind_settings, load_config
 from flowjoin.api import Batching, ConfigError, Octets, Secret
+from flowjoin.wire import default_registry
 from flowjoin_s3 import S3Config, TlsConfig, flowjoin_exporter_types
+from flowjoin_s3._config import check
 
 SECRET = Secret("env", "A_SECRET")
 
@@ -89,9 +93,22 @@ def test_every_key_can_be_written() -> None:
     [
         ({"bucket_name": ""}, "bucketName '' is no name of a bucket"),
         ({"bucket_name": "a/b"}, "bucketName 'a/b' is no name of a bucket"),
+        ({"bucket_name": "a..b"}, "bucketName 'a..b' is no name of a bucket: 3 to 255 letters"),
+        ({"bucket_name": "-flows"}, "bucketName '-flows' is no name of a bucket"),
+        ({"bucket_name": "192.168.1.1"}, "bucketName '192.168.1.1' is no name of a bucket"),
+        ({"bucket_name": "s3://flows/prod"}, "bucketName 's3://flows/prod' is no name of a bucket: write flows"),
+        ({"bucket_name": "arn:aws:s3:::flows"}, "is no name of a bucket: write flows"),
+        ({"bucket_name": "flows", "bucket_prefix": "a\nb"}, "has control characters"),
+        ({"bucket_name": "flows", "bucket_prefix": "a/../b"}, r"has a part \. or \.\."),
+        ({"bucket_name": "flows", "region": "eu west"}, "region 'eu west' is no name of a region"),
+        ({"bucket_name": "flows", "region": "https://x"}, "is no name of a region; write one such as eu-central-1"),
+        ({"bucket_name": "flows", "storage_class": "gold"}, "storageClass 'gold' is not of the form STANDARD_IA"),
+        ({"bucket_name": "flows", "server_side_encryption": "rot13"}, "must be AES256, aws:kms or aws:kms:dsse, not"),
+        ({"bucket_name": "flows", "endpoint_url": "https://a b"}, "is not of the form https://host:port"),
+        ({"bucket_name": "flows", "endpoint_url": "https://a\nb"}, "is not of the form https://host:port"),
         ({"bucket_name": "flows", "bucket_prefix": "ä" * 451}, "bucketPrefix is longer than 900 octets"),
         ({"bucket_name": "flows", "endpoint_url": "minio:9000"}, "is not of the form https://host:port"),
-        ({"bucket_name": "flows", "endpoint_url": "http://user:pw@minio"}, "is not of the form https://host:port"),
+        ({"bucket_name": "flows", "endpoint_url": "http://user:pw@minio"}, "endpointURL holds a user or a password"),
         ({"bucket_name": "flows", "endpoint_url": "https://minio:port"}, "is not of the form https://host:port"),
         ({"bucket_name": "flows", "endpoint_url": "https://[::1"}, "is not of the form https://host:port"),
         ({"bucket_name": "flows", "access_key_id": SECRET}, "given together or not at all"),
@@ -103,6 +120,47 @@ def test_every_key_can_be_written() -> None:
 def test_what_cannot_work_is_refused(keys: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         S3Config(**keys)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://user:hunter2@minio", "ftp://user:hunter2@minio", "http://user:hunter2@minio:x"]
+)
+def test_a_password_in_the_endpoint_is_not_repeated(url: str) -> None:
+    with pytest.raises(ValueError, match="endpointURL") as refused:
+        S3Config(bucket_name="flows", endpoint_url=url)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["flows", "my.flows-1", "Old_Bucket", "a" * 255, "arn:aws:s3:eu-west-1:123456789012:accesspoint/flows"],
+)
+def test_names_that_buckets_have_are_taken(name: str) -> None:
+    assert S3Config(bucket_name=name, bucket_prefix="größe/日本", region="eu-west-1").bucket_name == name
+
+
+def test_what_can_be_known_before_the_bucket_is_looked_for_is_said(
+    tmp_path: Path, certificates: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty.pem").touch()
+    certificate, key, ca = certificates
+    good = S3Config(bucket_name="flows", tls=TlsConfig(ca=ca, certificate=certificate, key=key))
+    registry = default_registry()
+    check(good, registry)
+    for tls, path, words in (
+        (TlsConfig(ca=tmp_path / "none.pem"), "tls.ca", "none.pem cannot be used: No such file or directory"),
+        (TlsConfig(ca=tmp_path / "empty.pem"), "tls.ca", "empty.pem cannot be used: it has no such PEM; give a PEM"),
+        (TlsConfig(certificate=tmp_path / "none.pem"), "tls.certificate", "No such file or directory"),
+        (TlsConfig(certificate=ca), "tls.certificate", "it has no such PEM"),
+    ):
+        with pytest.raises(ConfigError, match=words) as refused:
+            check(replace(good, tls=tls), registry)
+        assert refused.value.path == path
+    with pytest.raises(ConfigError, match=r"elements\[0\]: there is no Information Element 'no'"):
+        check(replace(good, elements=("no",)), registry)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"^format: parquet needs pyarrow"):
+        check(replace(good, format="parquet"), registry)
 
 
 def test_a_key_without_a_certificate_is_refused() -> None:

@@ -16,7 +16,7 @@ from botocore.exceptions import (
 )
 
 from flowjoin.api import ConfigError, PermanentExportError, RetryableExportError
-from flowjoin_s3._errors import Failure, failure_of
+from flowjoin_s3._errors import Failure, NoS3Error, failure_of
 
 NOW = datetime(2026, 11, 30, 15, 0, 0, tzinfo=UTC)
 
@@ -114,6 +114,7 @@ def test_the_server_may_say_when_to_come_again(given: str, seconds: float | None
         (ReadTimeoutError(endpoint_url="https://s3.example"), "cannot reach https://s3.example", False),
         (FileNotFoundError(2, "No such file", "ca.pem"), "cannot reach https://s3.example", False),
         (SSLError(endpoint_url="x", error="self-signed"), "tls.ca names the authority", True),
+        (NoS3Error("no ETag"), "answers as no S3 does (no ETag): look for a proxy or a portal", True),
         (NoCredentialsError(), "no credentials for bucket 'flows'", True),
         (ConfigError("the file K of a secret cannot be read"), "the file K of a secret cannot be read", True),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from s3_servers import BUCKET, Answer, Request, StandIn
 from flowjoin.api import FlowBatch, Octets, PermanentExportError, RetryableExportError, Secret
 from flowjoin.testing import RecordingContext, numbered_flows, plain_flows
 from flowjoin_s3 import S3Config, TlsConfig
+from flowjoin_s3._client import Bucket
 from flowjoin_s3._exporter import open_s3
 from flowjoin_s3._keys import antrea_key
 
@@ -413,3 +415,15 @@ async def test_a_server_that_is_not_there_yet_is_found_when_it_comes(config_of: 
             await exporter.export(numbered_flows(1))
     assert context.events == ["bucket_not_reached"]
     assert os.environ["AWS_SECRET_ACCESS_KEY"] not in repr(context.log.lines)
+
+
+def test_a_client_that_is_made_too_late_is_closed_after_its_call(stand_in: StandIn, config_of: MakeConfig) -> None:
+    """As where its thread was left alone, because making a client took longer than anybody waited."""
+    bucket = Bucket(config_of(stand_in), lambda _region: bucket.end())
+    bucket.connect()
+    bucket.put("late", b"octets", "text/csv", threading.Event())
+    assert stand_in.objects == {"late": b"octets"}
+    deadline = time.monotonic() + 60
+    while stand_in.connections:
+        assert time.monotonic() < deadline, "a connection was left"
+        time.sleep(0.01)  # the server's threads tell nobody when they end

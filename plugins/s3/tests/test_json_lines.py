@@ -18,7 +18,8 @@ _DEFAULTS = (0, "", "0.0.0.0", "::", "00:00:00:00:00:00")
 
 def objects(batch: FlowBatch, **keys: Any) -> list[dict[str, Any]]:
     config = replace(S3Config(bucket_name="flows", format="jsonLines"), **keys)
-    text = make_writer(config, compatibility="antrea-2.7", cluster_uuid="").render(batch, 0).decode()
+    writer = make_writer(config, compatibility="antrea-2.7", cluster_uuid="", inserted_at=0)
+    text = b"".join(writer.render(batch)).decode()
     assert text.endswith("\n")
     return [json.loads(line) for line in text.split("\n")[:-1]]
 

@@ -49,7 +49,8 @@ async def octets_of(batch: FlowBatch, config: S3Config) -> bytes:
     """The object that the batch should be."""
     encoding = encoding_of(config, RecordingContext(), trio.CapacityLimiter(1))
     encoder = encoding.start(AT)
-    pieces = [await encoder.add(batch.slice(at, at + encoding.rows)) for at in range(0, len(batch), encoding.rows)]
+    rows = range(len(batch))
+    pieces = [await encoder.add(batch, rows[at : at + encoding.rows]) for at in range(0, len(batch), encoding.rows)]
     return b"".join([*pieces, await encoder.finish()])
 
 
@@ -243,3 +244,20 @@ async def test_a_batch_goes_from_one_destination_to_the_next_under_the_same_name
         async with open_s3(config, RecordingContext(), clock=lambda: AT) as exporter:
             await exporter.export(LARGE.slice(0, 100).with_id("x"))
     assert objects_in(weed_server, bucket) == stand_in.objects
+
+
+async def test_a_prefix_in_any_script_is_what_it_is(
+    weed_server: Server, bucket: str, config_of: MakeConfig, objects_in: ObjectsIn
+) -> None:
+    prefix = "größe/日本 a+b&c%41=<x>"
+    config = config_of(weed_server, bucket_name=bucket, bucket_prefix=prefix, **IN_PARTS)
+    keys = [antrea_key(prefix, LARGE.id, ".csv"), antrea_key(prefix, "small", ".csv")]
+    context = RecordingContext()
+    with closing(weed_server.client()) as client:
+        client.create_multipart_upload(Bucket=bucket, Key=keys[0])  # what an earlier try left
+        async with open_s3(config, context, clock=lambda: AT) as exporter:
+            await exporter.export(LARGE)
+            await exporter.export(numbered_flows(3).with_id("small"))
+        assert sorted(objects_in(weed_server, bucket)) == sorted(keys)
+        assert "unfinished_uploads_removed" in context.events
+        assert client.list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []

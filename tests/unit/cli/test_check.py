@@ -2,11 +2,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import certificates
 import pytest
 
 from flowjoin.__main__ import main
 
 GOOD = "collectors: [{protocol: udp}]\n"
+TLS = """
+collectors:
+  - protocol: tls
+    tls:
+      certificate: D/server.crt
+      key: D/server.key
+      clientCA: D/client-ca.crt
+"""
 
 
 @pytest.fixture
@@ -50,13 +59,8 @@ def test_an_unknown_key_of_antreas_warns_and_fails_when_strict(file: Path, capsy
     ("octets", "sentence"),
     [
         (
-            b"",
-            "F: aggregatorTransportProtocol: is not given, and its default, tls, is not available in this version; "
-            "use tcp or udp, or give collectors",
-        ),
-        (
-            b"aggregatorTransportProtocol: tls\n",
-            "F:1: aggregatorTransportProtocol: TLS collectors are not available in this version; use tcp or udp",
+            b"flowAggregatorAddress: a b\n",
+            'F:1: flowAggregatorAddress: "a b" is neither an address nor a DNS name',
         ),
         (b"limits: {flow: 1}\n", 'F:1: limits.flow: is not a known key; did you mean "flows"?'),
         (b"mode: Proxy\nclusterID: \xff\n", "F:2: is not UTF-8 text"),
@@ -95,3 +99,63 @@ def test_a_missing_file_and_a_directory_are_exit_code_2(tmp_path: Path, capsys: 
 def test_a_file_without_end_is_not_read_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "-c", "/dev/zero"]) == 2
     assert capsys.readouterr().err == "flowjoin: /dev/zero: the file is larger than 1048576 characters\n"
+
+
+def test_certificates_that_fit_are_good(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    certificates.server_files(tmp_path)
+    file.write_text(TLS.replace("D/", f"{tmp_path}/"), encoding="utf-8")
+    code, out, err = checked(file, capsys)
+    assert (code, out) == (0, "F: good\n")
+    assert "collectors" not in err
+
+
+@pytest.mark.parametrize(
+    ("name", "octets", "sentence"),
+    [
+        (
+            "server.key",
+            None,
+            "F:6: collectors[0].tls.key: D/server.key cannot be read: No such file or directory; "
+            "give the path of a PEM file",
+        ),
+        (
+            "server.key",
+            certificates.server(serial=1).key,
+            "F:6: collectors[0].tls.key: D/server.key does not belong to the certificate; "
+            "in a chain the server's own one comes first",
+        ),
+        (
+            "client-ca.crt",
+            b"hello",
+            "F:7: collectors[0].tls.clientCA: D/client-ca.crt holds no PEM and no certificate; "
+            "give one that begins BEGIN CERTIFICATE",
+        ),
+    ],
+)
+def test_certificates_that_do_not_fit_are_exit_code_2_and_a_sentence(
+    file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    octets: bytes | None,
+    sentence: str,
+) -> None:
+    certificates.server_files(tmp_path)
+    if octets is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(octets)
+    file.write_text(TLS.replace("D/", f"{tmp_path}/"), encoding="utf-8")
+    code, out, err = checked(file, capsys)
+    assert (code, out, err.splitlines()[-1].replace(str(tmp_path), "D")) == (2, "", f"flowjoin: {sentence}")
+
+
+def test_an_expired_certificate_is_a_warning_because_other_collectors_work_on(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificates.server_files(tmp_path, certificates.server(is_expired=True))
+    file.write_text(TLS.replace("D/", f"{tmp_path}/"), encoding="utf-8")
+    code, _, err = checked(file, capsys)
+    assert code == 0
+    assert "warning: F:5: collectors[0].tls.certificate: " in err
+    assert "server.crt expired on " in err

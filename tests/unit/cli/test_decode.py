@@ -85,6 +85,16 @@ def test_ports_narrow(capture: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert json_lines(capsys.readouterr().out)[-1]["messages"] == 1
 
 
+@pytest.mark.parametrize("command", ["decode", "replay"])
+def test_ports_are_refused_where_there_are_none(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "flows.ipfix"
+    path.write_bytes(MESSAGE)
+    assert main([command, str(path), "--port", "4739"]) == 2
+    assert capsys.readouterr().err == f"flowjoin: {path} is an IPFIX File, which knows no ports: leave --port out\n"
+
+
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "x"])
 def test_what_is_no_port_is_a_usage_error(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["decode", "file", f"--port={port}"]) == 2
@@ -180,6 +190,36 @@ def test_a_capture_without_messages_says_what_it_holds(tmp_path: Path, capsys: p
         "flowjoin: no IPFIX Message sent to port 4739: 2 frames, of them 1 UDP datagrams and 0 TCP streams of other "
         "traffic, 1 neither\n"
     )
+
+
+def test_a_capture_of_netflow_says_which_versions_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "netflow.pcap"
+    payloads = [
+        b"\0\5" + bytes(22),
+        b"\0\x09" + bytes(18),
+        b"\0\x09" + bytes(18),
+        b"\0\x09" + bytes(17),
+        b"\0\6" + bytes(90),
+    ]
+    path.write_bytes(pcap([(0.0, ethernet(ipv4(udp(payload)))) for payload in payloads]))
+    assert main(["decode", str(path)]) == 0
+    assert capsys.readouterr().err == (
+        "flowjoin: no IPFIX Message, but UDP datagrams of what this version does not read (1 of NetFlow v5, 2 of "
+        "NetFlow v9): 5 frames, of them 5 UDP datagrams and 0 TCP streams of other traffic, 0 neither\n"
+    )
+
+
+def test_what_another_program_reads_as_a_table_has_a_line_a_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "flows.ipfix"
+    fields = [(element, 4) for element in (8, 12, 10, 14, 2, 1, 15, 16, 17, 18)]
+    body = b"".join(struct.pack(">HH", *field) for field in fields)
+    template = struct.pack(">HHHH", 2, 8 + len(body), 256, len(fields)) + body
+    path.write_bytes(message(template + struct.pack(">HH", 256, 44) + bytes(40)))
+    assert main(["decode", str(path), "--output", "table"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.count("=") for line in lines if line.startswith("  ") and "=" in line] == [10, 10]
 
 
 def test_a_tcp_stream_that_loses_its_place_is_a_malformed_message(

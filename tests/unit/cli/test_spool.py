@@ -10,6 +10,9 @@ from pipeline_fakes import MemoryExporter, batch_of
 from spool_bench import SpoolBench
 
 from flowjoin.__main__ import main
+from flowjoin._pipeline.spool import inspecting
+from flowjoin._pipeline.spool.disk import Disk
+from flowjoin._pipeline.spool.segments import SegmentFiles
 from flowjoin._pipeline.state_directory import open_state
 from flowjoin.api import Batching, PermanentExportError
 
@@ -100,6 +103,30 @@ def test_a_sound_spool_is_good_and_a_damaged_one_is_not(tmp_path, capsys) -> Non
     (row,) = json.loads(captured.out)
     assert (row["rows"], row["damaged_rows"]) == (2, 1)
     assert "octets have changed" in captured.err
+
+
+def test_octets_without_their_index_are_named(tmp_path, capsys) -> None:
+    fill(tmp_path, 1, 2, 3)
+    (tmp_path / "spool" / "audit" / "0000000001.index").unlink()
+
+    assert main(["spool", "list", str(tmp_path)]) == 0
+    data = tmp_path / "spool" / "audit" / "0000000001.ipfix"
+    problem = f"flowjoin: {data}: its index is not there, so its rows are counted nowhere\n"
+    assert capsys.readouterr().err == problem
+    assert main(["spool", "check", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == problem + "flowjoin: not all of it can be delivered; the rest is\n"
+
+
+def test_what_a_running_flowjoin_delivers_meanwhile_is_passed_over(tmp_path, capsys, monkeypatch) -> None:
+    fill(tmp_path, 1, 2, 3)
+    whole = inspecting.list_segments
+
+    def and_one_that_is_gone(disk: Disk, directory: Path) -> list[SegmentFiles]:
+        return [SegmentFiles(directory, 99), *whole(disk, directory)]
+
+    monkeypatch.setattr(inspecting, "list_segments", and_one_that_is_gone)
+    assert main(["spool", "check", str(tmp_path), "--output", "json"]) == 0
+    assert [row["rows"] for row in shown(capsys)] == [3]
 
 
 def test_dead_letters_are_sent_again_to_the_exporter_that_refused_them(tmp_path, capsys) -> None:

@@ -35,6 +35,15 @@ def never(*_: object) -> NoReturn:
     raise AssertionError("nothing is opened here")
 
 
+def check_log(config: LogConfig, registry: ElementRegistry) -> None:
+    if config.path == Path("bug"):
+        raise ZeroDivisionError("of its own")
+    if config.path == Path("/taken"):
+        raise ConfigError("is taken", path="path")
+    if config.path == Path("tenant"):
+        registry.by_name("tenant")
+
+
 class FakePlugins:
     """Loaded plugins: log and broken export, fake does everything else."""
 
@@ -52,7 +61,7 @@ class FakePlugins:
         if name == "fake":
             raise PluginContractError("hands over no exporter", plugin=name, distribution="d", version="1")
         config: type[Any] = LogConfig if name == "log" else BrokenConfig
-        return ExporterType(name, config, never, API_VERSION)
+        return ExporterType(name, config, never, API_VERSION, check=check_log if name == "log" else never)
 
     def enricher_type(self, name: str) -> EnricherType:
         return EnricherType(name, NoConfig, (), (), never, API_VERSION)
@@ -142,3 +151,15 @@ def test_a_configuration_class_that_cannot_be_bound_is_the_plugins_fault() -> No
 def test_what_a_plugin_says_about_its_own_keys_gets_their_place_in_the_file(said: ConfigError, shown: str) -> None:
     plugin = bound("exporters:\n  - type: log\n    path: /a\n").exporters[0]
     assert str(placed(said, plugin)) == shown
+
+
+def test_what_an_exporter_knows_to_be_wrong_is_said_before_anything_is_opened() -> None:
+    with pytest.raises(ConfigError) as caught:
+        bound("exporters:\n  - type: log\n    path: /taken\n")
+    assert str(caught.value) == "f:3: exporters[0].path: is taken"
+    bound("recordContents: {elements: [{name: tenant, id: 1, type: string}]}\nexporters: [{type: log, path: tenant}]")
+
+
+def test_a_check_that_fails_is_the_plugins_fault() -> None:
+    with pytest.raises(PluginContractError, match="its check failed: ZeroDivisionError: of its own"):
+        bound("exporters: [{type: log, path: bug}]")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowjoin._kernel.flow_keys import aggregated_key, key_of, matches, plain_key
+from flowjoin._kernel.flow_keys import KeyFilter, aggregated_key, key_of, plain_key
 from flowjoin._kernel.original_exporters import exporter_key, packed_pair
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 
@@ -65,17 +65,19 @@ def test_what_no_flow_can_have_is_no_key(question: FlowKey) -> None:
 
 @pytest.mark.parametrize("key", [V4, plain_key(V4, bytes(16), 0, 0, 0)])
 def test_a_filter_matches_if_all_its_parts_do(key: bytes) -> None:
-    assert matches(FlowFilter(), key)
-    assert matches(FlowFilter(source="10.0.0.1", destination="10.0.0.2"), key)
-    assert matches(FlowFilter(protocol_identifier=6, source_port=1234, destination_port=5678), key)
+    assert KeyFilter(FlowFilter()).matches(key)
+    assert KeyFilter(FlowFilter(source="10.0.0.1", destination="10.0.0.2")).matches(key)
+    assert KeyFilter(FlowFilter(protocol_identifier=6, source_port=1234, destination_port=5678)).matches(key)
     for other in (
         FlowFilter(source="10.0.0.2"),
         FlowFilter(destination="::"),
+        FlowFilter(source="no address"),
+        FlowFilter(source=""),
         FlowFilter(protocol_identifier=17),
         FlowFilter(source_port=1),
         FlowFilter(destination_port=0),
     ):
-        assert not matches(other, key)
+        assert not KeyFilter(other).matches(key)
 
 
 def test_an_exporter_has_one_key_in_either_family() -> None:

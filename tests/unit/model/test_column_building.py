@@ -150,3 +150,13 @@ def test_a_shared_dictionary_stays_shared():
     assert isinstance(whole, DictionaryColumn)
     assert joined.dictionary is whole.dictionary
     assert joined == whole
+
+
+@pytest.mark.parametrize(("rows", "distinct"), [(3, 2), (700, 3), (700, 200), (700, 600)])
+def test_joined_rows_keep_their_strings_however_many_there_are(rows, distinct):
+    texts = [f"pod-{row * 7 % distinct}" for row in range(rows)]
+    parts = [column_of(OF_TYPE["string"], texts[shift:] + texts[:shift]) for shift in (0, 1, rows // 2)]
+    joined = join_columns(parts)
+    assert joined.tolist() == [text for part in parts for text in part]
+    assert isinstance(joined, DictionaryColumn)
+    assert len(joined.dictionary) == distinct

@@ -167,3 +167,12 @@ def test_values_can_go_under_another_element_of_the_same_type():
 def test_columns_have_no_hash():
     with pytest.raises(TypeError):
         hash(PORTS)
+
+
+def test_coded_values_are_mapped_once_per_code():
+    asked = []
+    values = CodedValues(array("I", [0, 1, 2, 1]), ["a", "b", "a"])
+    mapped = values.map(lambda value: asked.append(value) or value.upper())
+    assert mapped.tolist() == ["A", "B", "A", "B"]
+    assert asked == ["a", "b", "a"]
+    assert mapped.codes == values.codes

@@ -99,3 +99,33 @@ def test_after_a_change_batches_have_the_new_size_and_one_that_is_larger_already
     assert batcher.deadline == 5.0
     assert [numbers_of(batch) for batch in batcher.add(batch_of(5, 6, 7), 1.0)] == [[1, 2, 3, 4], [5, 6]]
     assert batcher.rows == 1
+
+
+def test_the_largest_open_batch_closes_early_where_all_together_need_too_much() -> None:
+    batcher = Batcher(Batching(records=1000, octets=1 << 30, interval=60), most_octets=4 * batch_of(1).octets)
+    assert batcher.add(batch_of(1), 0.0) == []
+    assert batcher.add(batch_of(2, 3, schema=OTHER_SCHEMA), 0.0) == []
+    assert [numbers_of(batch) for batch in batcher.add(batch_of(4, 5, schema=OTHER_SCHEMA), 0.0)] == [[2, 3, 4, 5]]
+    assert batcher.rows == 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), max_size=30), st.integers(1, 40))
+def test_open_batches_never_need_more_than_the_bound_and_lose_no_row(given_: list[tuple[int, bool]], rows: int) -> None:
+    most = rows * batch_of(1).octets
+    batcher = Batcher(Batching(records=10_000, octets=1 << 30, interval=60), most_octets=most)
+    sent: dict[bool, list[int]] = {False: [], True: []}
+    left: dict[bool, list[int]] = {False: [], True: []}
+    number = 0
+    closed = []
+    for count, is_other in given_:
+        numbers = range(number, number := number + count)
+        sent[is_other] += numbers
+        schemas = {"schema": OTHER_SCHEMA} if is_other else {}
+        closed += batcher.add(batch_of(*numbers, **schemas), 0.0)
+        assert batcher.octets <= most or batcher.rows == 1
+    while (last := batcher.take(0.0, flush=True)) is not None:
+        closed.append(last)
+    for batch in closed:
+        assert batch.octets <= most or len(batch) == 1
+        left[batch.schema == OTHER_SCHEMA] += numbers_of(batch)
+    assert left == sent

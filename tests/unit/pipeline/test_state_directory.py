@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from pathlib import Path
@@ -85,15 +86,47 @@ def test_an_epoch_that_cannot_be_written_is_an_error_and_leaves_the_old_one(
         pass
 
     def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
         patch.setattr(state_directory.os, "fsync", full)
-        with pytest.raises(ConfigError, match="No space left on device"), open_state(tmp_path):
+        with pytest.raises(ConfigError, match="Input/output error"), open_state(tmp_path):
             pass
 
     assert (tmp_path / "epoch").read_text() == "1\n"
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("before", [2, 99])
+def test_on_a_full_disk_the_one_who_would_empty_it_can_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    with open_state(tmp_path):
+        pass
+    (tmp_path / "epoch").write_text(f"{before}\n")
+    place = (tmp_path / "epoch").stat().st_ino
+
+    def full(_path: Path, _octets: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(state_directory, "write_durably", full)
+    with open_state(tmp_path) as state:
+        assert state.epoch == before + 1
+    assert (tmp_path / "epoch").read_text() == f"{before + 1}\n"
+    assert (tmp_path / "epoch").stat().st_ino == place
+
+
+def test_on_a_full_disk_nobody_starts_for_the_first_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_state(tmp_path):
+        pass
+    (tmp_path / "epoch").unlink()
+
+    def full(_path: Path, _octets: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(state_directory, "write_durably", full)
+    with pytest.raises(ConfigError, match="cannot be used: No space left on device"), open_state(tmp_path):
+        pass
 
 
 def test_the_search_order_is_configured_then_systemds_then_the_usual_places(

@@ -48,6 +48,16 @@ def test_a_line_is_json_with_time_level_event_and_facts() -> None:
     ]
 
 
+def test_a_statement_is_written_whatever_the_level_and_however_often() -> None:
+    logs, stream = json_logs(level="error")
+
+    for _ in range(2):
+        logs.statement("books", {"rows": 3, "password": "hunter2"})
+
+    line = {"time": "2023-11-14T22:13:20.250Z", "level": "info", "event": "books", "rows": 3, "password": "***"}
+    assert lines(stream) == [line, line]
+
+
 def test_what_repeats_is_written_once_per_ten_seconds_with_the_number_left_out() -> None:
     clock = Clock()
     logs, stream = json_logs(clock)

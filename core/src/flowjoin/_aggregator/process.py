@@ -7,7 +7,7 @@ from math import inf
 
 import trio
 
-from flowjoin._kernel.interface import Kernel
+from flowjoin._kernel.interface import KeepsFlows, Kernel
 from flowjoin._model.flow_batch import FlowBatch
 
 __all__ = ["Aggregation"]
@@ -71,6 +71,20 @@ class Aggregation:
                 self._deliver(batch)
             if self._after_slice is not None:
                 self._after_slice(now)
+            await self._wait_room()
+
+    async def flush(self) -> None:
+        """Nothing comes in any more: rows of every ready flow are delivered, and all flows stay.
+
+        Cancellation: as for ``expire``.
+        """
+        assert isinstance(self._kernel, KeepsFlows), "asked for with a checkpoint alone"
+        await self.expire(self._clock())
+        cursor: int | None = 0
+        while cursor is not None:
+            batches, cursor = self._kernel.flush(cursor, self._kernel.flows_per_slice)
+            for batch in batches:
+                self._deliver(batch)
             await self._wait_room()
 
     async def finish(self) -> None:

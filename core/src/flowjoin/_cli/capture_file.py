@@ -51,13 +51,16 @@ def opened(file: str, *, ports: Collection[int] | None) -> Iterator[CaptureReade
     """The file's reader.
 
     Raises:
-        CommandError: the file cannot be opened.
+        CommandError: the file cannot be opened, or has no ports that could narrow it.
     """
     with contextlib.ExitStack() as stack:
         try:
             capture = stack.enter_context(open_capture(file, ports=ports))
         except (OSError, ValueError) as exc:  # ValueError: a NUL in the path
             raise medium_failed(exc, file) from exc
+        if ports and capture.is_ipfix_file:
+            problem = f"{file} is an IPFIX File, which knows no ports: leave --port out"
+            raise CommandError(problem, exit_code=EXIT_UNUSABLE)
         yield capture
 
 
@@ -129,9 +132,12 @@ def progress_of(capture: CaptureReader, file: str) -> Iterator[Callable[[int], N
 def why_nothing(statistics: CaptureStatistics, ports: list[int] | None) -> str:
     """What a capture without Messages holds instead."""
     where = f" sent to port {', '.join(map(str, ports))}" if ports else ""
+    found = ", ".join(f"{count} of NetFlow v{version}" for version, count in statistics.datagrams_netflow.items())
+    netflow = f", but UDP datagrams of what this version does not read ({found})" if found else ""
     return (
-        f"no IPFIX Message{where}: {statistics.frames} frames, of them {statistics.datagrams_other} UDP datagrams and "
-        f"{statistics.streams_other} TCP streams of other traffic, {statistics.frames_skipped} neither"
+        f"no IPFIX Message{where}{netflow}: {statistics.frames} frames, of them "
+        f"{statistics.datagrams_other} UDP datagrams and {statistics.streams_other} TCP streams of other traffic, "
+        f"{statistics.frames_skipped} neither"
     )
 
 

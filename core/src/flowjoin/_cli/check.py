@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 
+from flowjoin._certificates.configured import check_files
 from flowjoin._cli.configuration import add_config_argument, read_config, say_notices
 from flowjoin._config.plugin_settings import bind_plugins
 from flowjoin._pipeline.spool.places import orphan_spools
@@ -25,11 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Say whether ``flowjoin run`` would take the file; warnings go to standard error."""
     loaded = read_config(arguments.config, strict=arguments.strict)
-    say_notices(loaded)
+    say_notices(loaded.warnings)
     loaded.require_available()
+    say_notices(check_files(loaded, time.time()))
     bind_plugins(loaded, load_plugins, default_registry())
     directory = existing_directory(loaded.config.state_directory, os.environ)
-    for name in orphan_spools(directory, {entry.name for entry in loaded.config.exporters}):
+    for name in orphan_spools(directory, {entry.name for entry in loaded.config.exporters if entry.spool != "none"}):
         problem = f"rows wait in the spool {name}, and no exporter has this name"
         print(f"warning: {problem}; flowjoin spool resend {directory}/spool/{name} --to NAME", file=sys.stderr)
     print(f"{arguments.config}: good")

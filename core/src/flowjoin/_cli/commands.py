@@ -70,8 +70,10 @@ COMMANDS: Final = (
     Command("generate", "send realistic traffic of a small cluster to a collector"),
     Command("replay", "send a capture through the whole pipeline, with the capture's own clock"),
     Command("spool", "list, check or send again what waits in spools and what was refused"),
+    Command("certs", "make and show certificates for TLS: an authority, servers, clients"),
     Command("get", "ask a running flowjoin for its flow records or its counters"),
     Command("top", "watch a running flowjoin: rates, lanes, flows, what was dropped and why"),
+    Command("log-level", "ask a running flowjoin for the level of its log, or change it"),
     Command("config", "print the JSON Schema of the configuration, for editors"),
     Command("plugins", "list the installed plugins"),
 )

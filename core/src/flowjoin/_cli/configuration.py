@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 
 from flowjoin._cli.printable import printable
 from flowjoin._config.file import parse_file, read_file
@@ -28,10 +29,14 @@ def read_config(path: str, *, strict: bool = False) -> LoadedConfig:
     return parse_file(read_file(path), path, strict=strict)
 
 
-def say_notices(loaded: LoadedConfig) -> None:
-    """Print what there is to say about a good configuration."""
-    for notice in loaded.warnings:
-        print(_line(notice), file=sys.stderr)
+def say_notices(notices: Iterable[Notice], logs: Logs | None = None) -> None:
+    """Tell what there is to say about a good configuration: to people, or in a log that a program reads."""
+    for notice in notices:
+        if logs is None or logs.format == "console":
+            print(_line(notice), file=sys.stderr)
+        else:
+            tell = logs.logger(component="core", is_answer=True)
+            (tell.warning if notice.severity == "warning" else tell.info)("configuration_notice", problem=str(notice))
 
 
 def make_logs(config: Log, *, level: LogLevel | None = None) -> Logs:

@@ -17,7 +17,7 @@ __all__ = ["print_counters", "print_line"]
 
 
 def print_line(console: Console, line: Line) -> None:
-    """Print a Template or a record: a heading, then names and values that flow over the terminal's width."""
+    """Print a Template or a record: a heading, then names and values, in a terminal within its width."""
     heading = Text()
     heading.append(line["type"].replace("_", " "), style="bold")
     heading.append(
@@ -31,7 +31,10 @@ def print_line(console: Console, line: Line) -> None:
             body.append("  ")
         body.append(f"{name}=", style="dim")
         body.append(_text(value))
-    console.print(Padding(body, (0, 0, 0, 2), expand=False))
+    if console.is_terminal:
+        console.print(Padding(body, (0, 0, 0, 2), expand=False))
+    else:  # a line a record: the next program may be grep
+        console.print(Text("  ") + body, soft_wrap=True)
 
 
 def print_counters(console: Console, counters: Line) -> None:

@@ -26,8 +26,7 @@ log: {level: warning}
 
 INTRODUCTION: Final = """\
 flowjoin demo: the agents of a made-up cluster send IPFIX to this machine's loopback, over UDP and TCP by turns;
-each line is a flow whose two halves were joined. Ctrl-C delivers what is left and prints the books.
-"""
+each line is a flow whose two halves were joined. Ctrl-C delivers what is left and prints the books."""
 
 _FLOWS_PER_ROUND: Final = 24
 _RECORDS_PER_SECOND: Final = 25.0

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
+from flowjoin._cli.tls_arguments import add_tls_arguments, tls_context
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._generator.config import MAX_FLOWS_PER_NODE, TrafficConfig
 from flowjoin._generator.process import GeneratorConfig, TrafficTotals, generate
@@ -23,6 +24,7 @@ from flowjoin._model.errors import DestinationError
 
 __all__ = ["add_arguments", "run"]
 
+_PROTOCOLS: Final[dict[str, Literal["udp", "tcp", "tls"]]] = {"udp": "udp", "tcp": "tcp", "tls": "tls"}
 _LEAST_NODES: Final = 4
 # Over UDP nothing holds the sender back; this is well below what one core collects.
 _UDP_RATE: Final = 10_000.0
@@ -31,15 +33,16 @@ _UDP_RATE: Final = 10_000.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "--to", required=True, type=_destination, metavar="udp|tcp://HOST:PORT", help="the collector to send to"
+        "--to", required=True, type=_destination, metavar="udp|tcp|tls://HOST:PORT", help="the collector to send to"
     )
+    add_tls_arguments(parser)
     parser.add_argument("--flows", type=_whole_number, default=1000, metavar="N", help="distinct flows (default: 1000)")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="equal seeds give equal flows (default: 1)")
     parser.add_argument(
         "--rate",
         type=_rate,
         metavar="R",
-        help=f"records per second; 0: as fast as it goes (default: {_UDP_RATE:.0f} over UDP, 0 over TCP)",
+        help=f"records per second; 0: as fast as it goes (default: {_UDP_RATE:.0f} over UDP, else 0)",
     )
     parser.add_argument(
         "--records-per-message",
@@ -116,6 +119,7 @@ async def _generate(config: GeneratorConfig, tell: Callable[[int], object]) -> T
 
 def _config(arguments: argparse.Namespace) -> GeneratorConfig:
     protocol, address = arguments.to
+    tls = tls_context(arguments, is_tls=protocol == "tls")
     rate = arguments.rate if arguments.rate is not None else (_UDP_RATE if protocol == "udp" else 0.0)
     return GeneratorConfig(
         traffic=TrafficConfig(
@@ -131,6 +135,8 @@ def _config(arguments: argparse.Namespace) -> GeneratorConfig:
         protocol=protocol,
         host=address.host,
         port=address.port,
+        tls=tls,
+        server_name=arguments.server_name,
         records_per_message=arguments.records_per_message,
         rate=rate or None,
     )
@@ -147,17 +153,18 @@ def _progress(total: int, *, is_wanted: bool) -> Iterator[Callable[[int], object
         yield lambda records: bar.advance(task, records)
 
 
-def _destination(text: str) -> tuple[Literal["udp", "tcp"], Endpoint]:
-    protocol, separator, rest = text.partition("://")
-    if not separator or protocol not in ("udp", "tcp"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not udp://HOST:PORT or tcp://HOST:PORT")
+def _destination(text: str) -> tuple[Literal["udp", "tcp", "tls"], Endpoint]:
+    found, separator, rest = text.partition("://")
+    protocol = _PROTOCOLS.get(found)
+    if not separator or protocol is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not udp://HOST:PORT, tcp://HOST:PORT or tls://HOST:PORT")
     try:
         address = Endpoint.from_text(rest)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     if address.port == 0:
         raise argparse.ArgumentTypeError(f"{text!r} needs a port to send to, from 1 to 65535")
-    return ("udp" if protocol == "udp" else "tcp"), address
+    return protocol, address
 
 
 def _whole_number(text: str) -> int:

@@ -1,20 +1,32 @@
-"""``flowjoin get flowrecords|recordmetrics``: what a running flowjoin knows, with the columns of Antrea's antctl."""
+"""``flowjoin get``: what a running flowjoin knows, with the columns of Antrea's antctl, and what it exports."""
 
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import json
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flowjoin._cli.api_client import NoAnswer, add_server_arguments, ask, read_array, refusal, server_of
+from flowjoin._cli.api_client import (
+    NoAnswer,
+    Server,
+    add_server_arguments,
+    ask,
+    read_array,
+    read_events,
+    refusal,
+    server_of,
+)
 from flowjoin._cli.commands import EXIT_FAILED
 from flowjoin._cli.output import Cell, add_output_argument, write_rows
-from flowjoin._config.endpoint import Endpoint
+from flowjoin._cli.printable import printable
+from flowjoin._cli.top_view import parse_metrics
 
 __all__ = ["add_arguments", "run"]
 
+_LAG: Final = "flowjoin_lane_lag_seconds"
 _NIL: Final = "<nil>"  # what antctl prints for a key that is absent
 # column: keys, the first that is there counts
 _FLOW_COLUMNS: Final = {
@@ -42,6 +54,16 @@ _SINK_COLUMNS: Final = {
     "LOG-EXPORTER": "withLogExporter",
     "IPFIX-EXPORTER": "withIPFIXExporter",
 }
+# column: member in JSON, figure of the exporter's lane
+_EXPORTER_COLUMNS: Final = {
+    "DELIVERED": ("delivered", "flowjoin_lane_delivered_rows_total"),
+    "RETRIED": ("retried", "flowjoin_lane_retried_rows_total"),
+    "HELD": ("held", "flowjoin_lane_held_rows"),
+    "SPOOLED": ("spooled", "flowjoin_lane_spooled_rows"),
+    "DEAD-LETTERED": ("deadLettered", "flowjoin_lane_dead_lettered_rows_total"),
+    "DROPPED": ("dropped", "flowjoin_lane_dropped_rows_total"),
+    "LAG-SECONDS": ("lagSeconds", _LAG),
+}
 _PARAMETERS: Final = {
     "srcip": ("ADDRESS", "of this source address"),
     "dstip": ("ADDRESS", "of this destination address"),
@@ -53,13 +75,24 @@ _PARAMETERS: Final = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    what = parser.add_subparsers(dest="what", metavar="flowrecords|recordmetrics", required=True)
+    what = parser.add_subparsers(dest="what", metavar="flowrecords|flowstream|recordmetrics", required=True)
     records = what.add_parser("flowrecords", help="the flows that are held now", description="The flows held now.")
+    stream = what.add_parser(
+        "flowstream",
+        help="flows as they are exported, a JSON object a line",
+        description="Flows as they are exported, a JSON object a line, until interrupted.",
+    )
     for name, (metavar, help_text) in _PARAMETERS.items():
-        records.add_argument(f"--{name}", metavar=metavar, default="", help=f"only flows {help_text}")
-    counters = what.add_parser("recordmetrics", help="Antrea's counters", description="Antrea's counters.")
-    for subparser in (records, counters):
+        kind = _address if metavar == "ADDRESS" else str
+        for subparser in (records, stream):
+            subparser.add_argument(f"--{name}", type=kind, metavar=metavar, default="", help=f"only flows {help_text}")
+    counters = what.add_parser(
+        "recordmetrics", help="what was counted", description="Antrea's counters, and those of each exporter."
+    )
+    counters.add_argument("--exporters", action="store_true", help="only those of each exporter, a row for each")
+    for subparser in (records, stream, counters):
         add_server_arguments(subparser)
+    for subparser in (records, counters):
         add_output_argument(subparser)
 
 
@@ -72,13 +105,38 @@ def run(arguments: argparse.Namespace) -> int:
     """
     server = server_of(arguments)
     if arguments.what == "recordmetrics":
-        _print_counters(server, arguments)
+        if not arguments.exporters:
+            _print_counters(server, arguments)
+        if arguments.exporters or arguments.output == "table":
+            _print_exporters(server, arguments)
+    elif arguments.what == "flowstream":
+        _print_stream(server, arguments)
     else:
         _print_flows(server, arguments)
     return 0
 
 
-def _print_flows(server: Endpoint, arguments: argparse.Namespace) -> None:
+def _print_stream(server: Server, arguments: argparse.Namespace) -> None:
+    given = {name: text for name in _PARAMETERS if (text := getattr(arguments, name))}
+    while True:  # the server ends each stream after a quarter of an hour
+        with ask(server, "/flowstream", given, is_stream=True) as answer:
+            if answer.status != 200:
+                raise refusal(answer)
+            for event, data in read_events(answer.pieces()):
+                if event == "dropped":
+                    print(f"flowjoin: this reader is too slow, and lost {_rows_of(data)} flows", file=sys.stderr)
+                else:
+                    print(printable(data), flush=True)
+
+
+def _rows_of(data: str) -> object:
+    try:
+        return json.loads(data)["rows"]
+    except (ValueError, KeyError, TypeError):
+        return "some"
+
+
+def _print_flows(server: Server, arguments: argparse.Namespace) -> None:
     given = {name: text for name in _PARAMETERS if (text := getattr(arguments, name))}
     with ask(server, "/flowrecords", given) as answer:
         if answer.status != 200:
@@ -104,7 +162,7 @@ def _write_array(records: Any) -> None:
     sys.stdout.write("[]\n" if opening == "[" else "]\n")
 
 
-def _print_counters(server: Endpoint, arguments: argparse.Namespace) -> None:
+def _print_counters(server: Server, arguments: argparse.Namespace) -> None:
     with ask(server, "/recordmetrics") as answer:
         if answer.status != 200:
             raise refusal(answer)
@@ -122,9 +180,41 @@ def _print_counters(server: Endpoint, arguments: argparse.Namespace) -> None:
         write_rows(tuple(row), [row], arguments.output)
 
 
+def _print_exporters(server: Server, arguments: argparse.Namespace) -> None:
+    with ask(server, "/metrics") as answer:
+        if answer.status != 200:
+            raise refusal(answer)
+        try:
+            figures = parse_metrics(answer.body().decode(), 0.0)
+        except ValueError as exc:
+            raise NoAnswer("what answers is no flowjoin: it sent no metrics", exit_code=EXIT_FAILED) from exc
+    rows: list[dict[str, Cell]] = []
+    for labels in figures.of(_LAG):
+        values = {column: figures.of(metric).get(labels, 0.0) for column, (_, metric) in _EXPORTER_COLUMNS.items()}
+        counts: dict[str, Cell] = {column: int(value) for column, value in values.items()}
+        rows.append({"EXPORTER": dict(labels)["name"], **counts, "LAG-SECONDS": values["LAG-SECONDS"]})
+    if arguments.output == "json":
+        members = {"EXPORTER": "exporter", **{column: member for column, (member, _) in _EXPORTER_COLUMNS.items()}}
+        print(json.dumps([{members[column]: cell for column, cell in row.items()} for row in rows]))
+    elif rows or arguments.exporters:
+        if not arguments.exporters:
+            print()
+        write_rows(("EXPORTER", *_EXPORTER_COLUMNS), rows, arguments.output, empty="there is no exporter")
+
+
 def _first(record: Mapping[str, Any], keys: tuple[str, ...], absent: str) -> Cell:
     for key in keys:
         value = record.get(key)
         if isinstance(value, str | int | float):
             return value
     return absent
+
+
+def _address(text: str) -> str:
+    """An address in any spelling; of what is none there are no flows, and nobody would be told why."""
+    try:
+        if text:  # else it is as good as not given
+            ipaddress.ip_address(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(f"{text!r} is no address") from exc
+    return text

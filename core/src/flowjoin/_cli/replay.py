@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_state(arguments.file)
     loaded = load_config("") if arguments.config is None else read_config(arguments.config)
     # That there is no collector, or no exporter, is no news here.
-    say_notices(dataclasses.replace(loaded, warnings=tuple(n for n in loaded.warnings if n.severity == "warning")))
+    say_notices(notice for notice in loaded.warnings if notice.severity == "warning")
     bound = bind_plugins(loaded, load_plugins, default_registry())
     logs = make_logs(bound.config.log, level="warning" if arguments.config is None else None)
     scope = trio.CancelScope()

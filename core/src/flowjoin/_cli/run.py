@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from flowjoin._certificates.configured import check_files
 from flowjoin._cli.commands import EXIT_UNUSABLE, CommandError
 from flowjoin._cli.configuration import add_config_argument, log_format, make_logs, say_notices
 from flowjoin._cli.demo import DEMO_CONFIG, INTRODUCTION, send_demo_traffic
@@ -23,6 +24,7 @@ from flowjoin._pipeline.process import Companion
 from flowjoin._pipeline.program import run_program
 from flowjoin._pipeline.reload import ConfigurationFile
 from flowjoin._plugins.loader import load_plugins
+from flowjoin._telemetry.logs import Logs
 from flowjoin.wire.registry import default_registry
 
 __all__ = ["add_arguments", "run"]
@@ -51,29 +53,36 @@ def run(arguments: argparse.Namespace) -> int:
     path: str = arguments.config
     octets = read_file(path)
     loaded = parse_file(octets, path)
-    say_notices(loaded)
+    logs = make_logs(loaded.config.log)
+    say_notices(loaded.warnings, logs)
     loaded.require_available()
-    return _run(loaded, octets=octets, path=path)
+    say_notices(check_files(loaded, time.time()), logs)
+    return _run(loaded, logs, octets=octets, path=path)
 
 
 def _run_demo() -> int:
-    sys.stderr.write(INTRODUCTION)
-    sys.stderr.flush()
     loaded = load_config(DEMO_CONFIG, "the demo's configuration")
+    logs = make_logs(loaded.config.log)
+    if logs.format == "console":
+        logs.text(INTRODUCTION)
     with tempfile.TemporaryDirectory(prefix="flowjoin-demo-") as directory:
         config = dataclasses.replace(loaded.config, state_directory=Path(directory))
-        return _run(dataclasses.replace(loaded, config=config), (send_demo_traffic,))
+        return _run(dataclasses.replace(loaded, config=config), logs, (send_demo_traffic,))
 
 
 def _run(
-    loaded: LoadedConfig, companions: Sequence[Companion] = (), *, octets: bytes = b"", path: str | None = None
+    loaded: LoadedConfig,
+    logs: Logs,
+    companions: Sequence[Companion] = (),
+    *,
+    octets: bytes = b"",
+    path: str | None = None,
 ) -> int:
     bound = bind_plugins(loaded, load_plugins, default_registry())
     if bound.exporters and all(map(writes_to_standard_output, bound.exporters)):
         companions = (*companions, watch_reader)
-    logs = make_logs(bound.config.log)
     file = None
-    if path is not None:
+    if path is not None and Path(path).is_file():  # what came through a pipe cannot be read again
         file = ConfigurationFile(
             path=path,
             octets=octets,

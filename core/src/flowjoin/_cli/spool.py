@@ -126,15 +126,19 @@ def _resend(directory: Path, to: str | None, state_argument: str | None) -> int:
         raise CommandError(problem, exit_code=_EXIT_UNUSABLE)
     with open_state(state_directory) as state:
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
-        done = resend(
-            directory,
-            target,
-            instance_id=state.instance_id,
-            lane=name,
-            epoch=state.epoch,
-            registry=default_registry(),
-            is_moved=state_directory == home,
-        )
+        try:
+            done = resend(
+                directory,
+                target,
+                instance_id=state.instance_id,
+                lane=name,
+                epoch=state.epoch,
+                registry=default_registry(),
+                is_moved=state_directory == home,
+            )
+        except KeyboardInterrupt:
+            print("flowjoin: interrupted; what is left is where it was: give the command again", file=sys.stderr)
+            raise
     for problem in done.problems:
         print(f"flowjoin: {printable(problem)}", file=sys.stderr)
     print(f"{done.rows} rows in {done.batches} batches wait for {name}; flowjoin run delivers them")

@@ -22,6 +22,8 @@ class CollectorLimits:
         receive_buffer_octets: asked of the kernel for each UDP socket. 64 MiB hold some 100,000
             small datagrams: 3.5 s of pause at 30,000 datagrams a second.
         datagrams_per_wakeup: taken from a UDP socket before the others have their turn.
+        handshakes: TLS handshakes in progress at once; more wait to be accepted.
+        handshake_seconds: how long one may take.
         slice_seconds: one wake-up aims to hold trio's thread no longer; UDP takes fewer datagrams
             at once until it does.
     """
@@ -30,6 +32,8 @@ class CollectorLimits:
     idle_timeout: float = 1800.0
     receive_buffer_octets: int = 64 * 1024 * 1024
     datagrams_per_wakeup: int = 256
+    handshakes: int = 256
+    handshake_seconds: float = 10.0
     slice_seconds: float = 0.005
 
 
@@ -37,6 +41,6 @@ class CollectorLimits:
 class CollectorConfig:
     """One Collecting Process."""
 
-    protocol: Literal["udp", "tcp"]
+    protocol: Literal["udp", "tcp", "tls"]
     address: Endpoint
     limits: CollectorLimits = field(default_factory=CollectorLimits)

@@ -15,13 +15,14 @@ class CollectorStatistics:
     """A snapshot.
 
     Attributes:
-        protocol: ``udp`` or ``tcp``.
+        protocol: ``udp``, ``tcp`` or ``tls``.
         address: where it listens, with the port it has.
         messages: whole Messages (datagrams, over UDP) handed to the kernel.
         octets: octets of them.
         sessions: Transport Sessions there are now.
         sessions_opened: Transport Sessions there ever were.
-        refused: by reason: datagrams of peers beyond the limit, connections beyond it, streams that are no IPFIX.
+        refused: by reason: datagrams of peers beyond the limit, connections beyond it, streams that are no IPFIX,
+            TLS handshakes that failed.
         kernel_drops: datagrams the operating system dropped, for lack of room in the receive buffer
             or a wrong checksum; stays 0 where it does not say (anywhere but Linux).
         socket_errors: errors of the socket itself; it is opened again after each.
@@ -30,6 +31,9 @@ class CollectorStatistics:
         connections_faulty: closed because a Message was malformed.
         connections_cut: ended inside a Message.
         accept_failures: connections not taken for lack of file descriptors or memory.
+        handshakes: TLS handshakes in progress now.
+        certificate_expires: when the certificate expires that is shown now, seconds since the Unix epoch; None while
+            none is.
     """
 
     protocol: str
@@ -46,6 +50,8 @@ class CollectorStatistics:
     connections_faulty: int = 0
     connections_cut: int = 0
     accept_failures: int = 0
+    handshakes: int = 0
+    certificate_expires: float | None = None
 
 
 @dataclass(slots=True)
@@ -67,7 +73,15 @@ class CollectorCounters:
     def refuse(self, reason: str, count: int = 1) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + count
 
-    def snapshot(self, *, protocol: str, address: str, sessions: int) -> CollectorStatistics:
+    def snapshot(
+        self,
+        *,
+        protocol: str,
+        address: str,
+        sessions: int,
+        handshakes: int = 0,
+        certificate_expires: float | None = None,
+    ) -> CollectorStatistics:
         return CollectorStatistics(
             protocol=protocol,
             address=address,
@@ -83,6 +97,8 @@ class CollectorCounters:
             connections_faulty=self.connections_faulty,
             connections_cut=self.connections_cut,
             accept_failures=self.accept_failures,
+            handshakes=handshakes,
+            certificate_expires=certificate_expires,
         )
 
 
@@ -114,9 +130,23 @@ def collector_metrics(statistics: Iterable[CollectorStatistics]) -> Iterator[Met
     sessions = GaugeMetricFamily(
         "flowjoin_collector_sessions", "Transport Sessions there are now", labels=["protocol", "address"]
     )
+    handshakes = GaugeMetricFamily(
+        "flowjoin_collector_handshakes", "TLS handshakes in progress", labels=["protocol", "address"]
+    )
+    expiry = GaugeMetricFamily(
+        "flowjoin_collector_certificate_expiry_timestamp_seconds",
+        "When the certificate that is shown expires, since the Unix epoch",
+        labels=["protocol", "address"],
+    )
     for snapshot in snapshots:
+        if snapshot.protocol == "tls":
+            handshakes.add_metric([snapshot.protocol, snapshot.address], snapshot.handshakes)
+        if snapshot.certificate_expires is not None:
+            expiry.add_metric([snapshot.protocol, snapshot.address], snapshot.certificate_expires)
         sessions.add_metric([snapshot.protocol, snapshot.address], snapshot.sessions)
         for reason, count in snapshot.refused.items():
             refused.add_metric([snapshot.protocol, snapshot.address, reason], count)
     yield refused
     yield sessions
+    yield handshakes
+    yield expiry

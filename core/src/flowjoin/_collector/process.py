@@ -9,6 +9,7 @@ from typing import Protocol
 
 import trio
 
+from flowjoin._certificates.files import TlsSource
 from flowjoin._collector.config import CollectorConfig
 from flowjoin._collector.intake import Ingest, Intake
 from flowjoin._collector.metrics import CollectorStatistics
@@ -101,6 +102,7 @@ async def open_collector(
     close_session: Callable[[TransportSession], None],
     log: Logger,
     wait_until_ready: Callable[[], Awaitable[None]] = _always_ready,
+    tls: TlsSource | None = None,
 ) -> AsyncIterator[CollectorGroup]:
     """Bind a collector's address; the sockets are closed on leaving.
 
@@ -110,22 +112,25 @@ async def open_collector(
         close_session: called for each connection that ended.
         log: for what happens to sockets and peers.
         wait_until_ready: TCP connections wait for it before each read.
+        tls: of protocol ``tls``: asked before each handshake, so that a new certificate is shown at once; nobody is
+            accepted before it is ready.
 
     Raises:
         BindError: the address cannot be had.
     """
     intake = Intake(ingest=ingest, close_session=close_session, wait_until_ready=wait_until_ready, log=log)
-    kind = socket.SOCK_STREAM if config.protocol == "tcp" else socket.SOCK_DGRAM
+    assert (tls is not None) == (config.protocol == "tls")
+    kind = socket.SOCK_DGRAM if config.protocol == "udp" else socket.SOCK_STREAM
     hosts = await _resolve(config.address)
     with ExitStack() as opened:
         processes: list[CollectingProcess] = []
         for host in hosts:
             bound = open_bound(kind, config.address, numeric_host=host)
             process: CollectingProcess
-            if config.protocol == "tcp":
-                process = TcpCollectingProcess(config, intake, bound)
-            else:
+            if config.protocol == "udp":
                 process = UdpCollectingProcess(config, intake, bound, now=trio.current_time())
+            else:
+                process = TcpCollectingProcess(config, intake, bound, tls=tls)
             opened.callback(process.close)
             process.configure()
             processes.append(process)

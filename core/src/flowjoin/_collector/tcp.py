@@ -2,7 +2,8 @@
 
 Strategy: one task per connection reads what is there, up to 64 KiB, and hands all whole Messages of one
 read over in one call. Before each read it waits until the pipeline is ready: the peer's own flow
-control does the rest. A connection is any ``trio.abc.ReceiveStream``, so that a TLS stream fits.
+control does the rest. A connection is any ``trio.abc.ReceiveStream``, so that a TLS stream fits: it is read like
+any other once its handshake is over.
 
 Invariants: a connection whose bytes cannot be trusted any more is closed, never resynchronised (the
 peer connects again and sends its Templates again); every connection that was opened is closed with
@@ -14,15 +15,19 @@ from __future__ import annotations
 import errno
 import math
 import socket
-from typing import Final
+from typing import Final, Literal
 
 import trio
 
+from flowjoin._certificates.files import TlsSource
+from flowjoin._certificates.identity import identity_of
 from flowjoin._collector.config import CollectorConfig
+from flowjoin._collector.handshakes import Handshakes
 from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics
 from flowjoin._collector.peers import peer_text
 from flowjoin._collector.sockets import bound_address
+from flowjoin._collector.tls_stream import TlsReceiveStream
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._kernel.interface import IngestResult
 from flowjoin._model.errors import DecodeError
@@ -39,14 +44,22 @@ _ACCEPT_PAUSE: Final = 0.1
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 # After the intake has stopped, a connection that says nothing for so long has said what it had to say.
 _QUIET_SECONDS: Final = 0.05
+_CLOSING_SECONDS: Final = 1.0  # for what TLS says at the end to a peer that does not read
 _DRAIN_SECONDS: Final = 1.0  # and who never stops talking is not heard longer than this
 
 
 class TcpCollectingProcess:
-    """Accepts connections at one bound, listening TCP socket and reads from them."""
+    """Accepts connections at one bound, listening TCP socket and reads from them; over TLS where it is given."""
 
-    def __init__(self, config: CollectorConfig, intake: Intake, bound: socket.socket) -> None:
-        """Take over a listening socket; ``close`` is the caller's duty."""
+    def __init__(
+        self,
+        config: CollectorConfig,
+        intake: Intake,
+        bound: socket.socket,
+        *,
+        tls: TlsSource | None = None,
+    ) -> None:
+        """Take over a listening socket; ``close`` is the caller's duty. ``tls`` is asked before each handshake."""
         self._limits = config.limits
         self._intake = intake
         self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(bound))
@@ -55,7 +68,16 @@ class TcpCollectingProcess:
         self._accepting = trio.CancelScope()
         self._last_read_at = math.inf  # set when the intake stops
         self._reading: set[trio.CancelScope] = set()
-        self._connections = 0
+        self._connections = 0  # those whose handshake is not over included
+        self._handshakes = (
+            None
+            if tls is None
+            else Handshakes(tls, self._limits, self._counters, intake.log, address=str(self.address))
+        )
+
+    @property
+    def _protocol(self) -> Literal["tcp", "tls"]:
+        return "tcp" if self._handshakes is None else "tls"
 
     @property
     def _is_stopping(self) -> bool:
@@ -68,13 +90,24 @@ class TcpCollectingProcess:
         self._listener.socket.close()
 
     def statistics(self) -> CollectorStatistics:
-        return self._counters.snapshot(protocol="tcp", address=str(self.address), sessions=self._connections)
+        handshakes = self._handshakes
+        if handshakes is None:
+            return self._counters.snapshot(protocol="tcp", address=str(self.address), sessions=self._connections)
+        return self._counters.snapshot(
+            protocol="tls",
+            address=str(self.address),
+            sessions=self._connections - len(handshakes),
+            handshakes=len(handshakes),
+            certificate_expires=handshakes.expires,
+        )
 
     def stop_intake(self) -> None:
         """Accept nobody any more, read what has arrived, then let ``run`` return."""
         now = trio.current_time()
         self._last_read_at = now + _DRAIN_SECONDS
         self._accepting.cancel()
+        if self._handshakes is not None:
+            self._handshakes.stop()
         for scope in self._reading:
             scope.deadline = min(scope.deadline, now + _QUIET_SECONDS)
 
@@ -84,9 +117,12 @@ class TcpCollectingProcess:
             task_status.started(self.address)
             with self._accepting:
                 while True:
+                    if self._handshakes is not None:
+                        await self._handshakes.wait_place()
                     stream = await self._accept()
                     if stream is not None:
-                        connections.start_soon(self._serve_socket, stream)
+                        place = None if self._handshakes is None else self._handshakes.enter()
+                        connections.start_soon(self._serve_socket, stream, place)
             self.close()
 
     async def _accept(self) -> trio.SocketStream | None:
@@ -112,8 +148,7 @@ class TcpCollectingProcess:
         self._connections += 1  # here and not in its task, which starts later
         return stream
 
-    async def _serve_socket(self, stream: trio.SocketStream) -> None:
-        self._counters.sessions_opened += 1
+    async def _serve_socket(self, stream: trio.SocketStream, place: trio.CancelScope | None) -> None:
         try:
             # A peer whose machine is gone says nothing for ever.
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -121,26 +156,54 @@ class TcpCollectingProcess:
         except OSError:  # it was gone before we looked
             self._counters.connections_reset += 1
             self._connections -= 1
+            if self._handshakes is not None and place is not None:
+                self._handshakes.leave(place)
             await trio.aclose_forcefully(stream)
             return
+        served: trio.abc.ReceiveStream = stream
+        identity = None
+        if self._handshakes is not None and place is not None:
+            tls = await self._shake_hands(self._handshakes, stream, place, peer)
+            if tls is None:
+                return
+            served, identity = tls, identity_of(tls.peer_certificate)
+        self._counters.sessions_opened += 1
         session = TransportSession(
-            protocol="tcp",
+            protocol=self._protocol,
             peer=peer_text(peer[0]),
             peer_port=peer[1],
             local=peer_text(local[0]),
             local_port=local[1],
+            identity=identity,
             serial=self._counters.sessions_opened,
         )
-        await self.serve(stream, session)
+        await self.serve(served, session)
+
+    async def _shake_hands(
+        self, handshakes: Handshakes, stream: trio.SocketStream, place: trio.CancelScope, peer: tuple[str, int]
+    ) -> TlsReceiveStream | None:
+        admitted = None
+        try:
+            admitted = await handshakes.admit(place, stream, peer=peer_text(peer[0]), port=peer[1])
+            return admitted
+        finally:
+            if admitted is None:
+                self._connections -= 1
+                await trio.aclose_forcefully(stream)
 
     async def serve(self, stream: trio.abc.ReceiveStream, session: TransportSession) -> None:
         """Read one connection to its end, then close it and its session."""
+        cause = ""
         try:
             cause = await self._read(stream, session)
         finally:
             self._connections -= 1
             self._intake.close_session(session)
-            await trio.aclose_forcefully(stream)
+            if cause in _PROPER_ENDS:
+                with trio.move_on_after(_CLOSING_SECONDS):
+                    await stream.aclose()
+            else:
+                await trio.aclose_forcefully(stream)
         report = self._intake.log.info if cause in _PROPER_ENDS else self._intake.log.warning
         report(
             "connection_closed",
@@ -148,6 +211,7 @@ class TcpCollectingProcess:
             original_exporter=session.peer,
             port=session.peer_port,
             cause=cause,
+            **({} if session.identity is None else {"identity": session.identity}),
         )
 
     async def _read(self, stream: trio.abc.ReceiveStream, session: TransportSession) -> str:

@@ -33,7 +33,8 @@ __all__ = ["UdpCollectingProcess"]
 # Handed over at once, as much as TCP reads at once: what one call can cost is in proportion to it.
 _PIECE_OCTETS: Final = 65536
 _LEAST_BUDGET: Final = 8
-_REST_SECONDS: Final = 0.002  # at 40,000 datagrams a second 80 gather: half of what the smallest buffer holds
+_REST_SECONDS: Final = 0.005  # at 40,000 datagrams a second 200 gather
+_REST_OCTETS_A_SECOND: Final = 100_000_000  # shorter where so much a second would fill the receive buffer meanwhile
 _REOPEN_AFTER: Final = 0.1
 _REOPEN_AT_MOST: Final = 5.0
 
@@ -51,6 +52,7 @@ class UdpCollectingProcess:
         self._counters = CollectorCounters()
         self._receiving = trio.CancelScope()
         self._drops_seen = 0
+        self._rest = 0.0
         self._peers = PeerSessions(
             local=self.address.host,
             local_port=self.address.port,
@@ -64,6 +66,7 @@ class UdpCollectingProcess:
         """Ask for room in the kernel, and say what was granted."""
         asked = self._limits.receive_buffer_octets
         granted = ask_receive_buffer(self._socket, asked)
+        self._rest = min(_REST_SECONDS, granted / _REST_OCTETS_A_SECOND)
         report = self._intake.log.info if granted >= asked else self._intake.log.warning
         report(
             "receive_buffer",
@@ -92,9 +95,9 @@ class UdpCollectingProcess:
             rested_at = -math.inf
             while True:
                 await trio.lowlevel.wait_readable(self._socket)
-                if trio.current_time() - rested_at < _REST_SECONDS:
+                if trio.current_time() - rested_at < self._rest:
                     # Datagrams come fast. A wake-up costs as much as several of them: let some gather.
-                    await trio.sleep(_REST_SECONDS)
+                    await trio.sleep(self._rest)
                 read, error = self._take_what_is_there()
                 rested_at = -math.inf if read >= self._budget else trio.current_time()
                 if error is not None:

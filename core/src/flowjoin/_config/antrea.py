@@ -23,6 +23,7 @@ from flowjoin._model.errors import ConfigError
 from flowjoin.api._settings import Bounds, Duration, Key
 
 __all__ = [
+    "NO_LABELS",
     "SECTIONS",
     "ClickHouse",
     "ClickHouseTls",
@@ -34,6 +35,10 @@ __all__ = [
 ]
 
 _CERTIFICATES: Final = "/etc/flow-aggregator/certs"  # where Antrea's Deployment mounts its Secrets
+NO_LABELS: Final = (
+    "no enricher is configured that could tell labels; write enrichers: [{type: kubernetes}], which "
+    "pip install flowjoin-kubernetes brings"
+)
 _MIN_MESSAGE: Final = 512
 _MAX_MESSAGE: Final = 65535
 
@@ -347,6 +352,10 @@ _TRANSLATIONS: Final[Mapping[str, tuple[str, Callable[[Section], dict[str, Plain
     "s3Uploader": ("s3", _s3_uploader),
     "flowLogger": ("log", _flow_logger),
 }
+
+
+# What those sections become: the exporters that most people mean.
+EXPORTER_TYPES: Final = frozenset(type_ for type_, _ in _TRANSLATIONS.values())
 
 
 def sinks_present(types: Collection[str]) -> dict[str, bool]:

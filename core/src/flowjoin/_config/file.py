@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +12,7 @@ from flowjoin._config.load import LoadedConfig, load_config
 from flowjoin._config.nodes import MAX_CHARACTERS
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["parse_file", "read_file"]
+__all__ = ["parse_file", "read_again", "read_file"]
 
 _MAX_OCTETS: Final = 4 * MAX_CHARACTERS  # UTF-8
 
@@ -28,6 +31,26 @@ def read_file(path: str) -> bytes:
         raise ConfigError(f"cannot be read: {cause}", source=path) from exc
 
 
+def read_again(path: str) -> bytes:
+    """As ``read_file``, of a file that has been read before; never waits for somebody to write.
+
+    Raises:
+        ConfigError: it cannot be read, is none any more, or holds nothing, as after a full disk.
+    """
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError("cannot be read: it is no file any more", source=path)
+            octets = file.read(_MAX_OCTETS + 1)
+    except (OSError, ValueError) as exc:
+        cause = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+        raise ConfigError(f"cannot be read: {cause}", source=path) from exc
+    # At a start it would mean every default; while we run it would take every exporter out.
+    if all(line.strip()[:1] in (b"", b"#") for line in octets.splitlines()):
+        raise ConfigError("is empty", source=path)
+    return octets
+
+
 def parse_file(octets: bytes, path: str, *, strict: bool = False) -> LoadedConfig:
     """Validate what was read.
 
@@ -39,4 +62,10 @@ def parse_file(octets: bytes, path: str, *, strict: bool = False) -> LoadedConfi
     except UnicodeDecodeError as exc:
         line = octets.count(b"\n", 0, exc.start) + 1
         raise ConfigError("is not UTF-8 text", line=line, source=path) from exc
-    return load_config(text, path, strict=strict)
+    return load_config(text, path, strict=strict, in_cluster=_is_in_cluster())
+
+
+def _is_in_cluster() -> bool:
+    """Whether this is a Pod as Antrea's Deployment makes it, with the plugin that speaks to a cluster."""
+    is_pod = all(os.environ.get(name) for name in ("KUBERNETES_SERVICE_HOST", "POD_NAMESPACE"))
+    return is_pod and bool(entry_points(group="flowjoin.plugins", name="kubernetes"))

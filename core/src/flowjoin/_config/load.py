@@ -21,7 +21,7 @@ from flowjoin._config.model import (
     RecordContents,
     Spool,
 )
-from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, is_empty, read_document
+from flowjoin._config.nodes import MappingNode, ScalarNode, is_empty, line_of, read_document
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError
 from flowjoin._model.information_element import InformationElement
@@ -30,13 +30,9 @@ from flowjoin.api._settings import Duration
 
 __all__ = ["LoadedConfig", "Notice", "load_config", "resolve_elements"]
 
-_TLS_UNAVAILABLE: Final = "TLS collectors are not available in this version; use tcp or udp"
-_DEFAULT_UNAVAILABLE: Final = (
-    "is not given, and its default, tls, is not available in this version; use tcp or udp, or give collectors"
-)
 _API_OPEN: Final = (
-    "the HTTP API has no authentication yet, so it listens on this machine alone; "
-    "write an address such as 127.0.0.1:10348, or none"
+    "others reach this address, and the HTTP API says who talks to whom; give apiServer.tls and a way to say who asks "
+    "(token: {file: PATH}, tls.clientCA or reviewTokens: true), or write an address such as 127.0.0.1:10348, or none"
 )
 _TRANSPORTS: Final[dict[str, CollectorProtocol | None]] = {"tls": "tls", "tcp": "tcp", "udp": "udp", "none": None}
 # dataclasses with Antrea's keys: it ignores an unknown key, and fills an empty text with the default
@@ -76,12 +72,14 @@ class LoadedConfig:
         warnings: what the operator should be told: unknown keys, what was changed, what has no effect.
         source: the file's name.
         unavailable: what ``run`` needs and this version does not have; ``replay`` does not mind.
+        document: what was read.
     """
 
     config: Config
     warnings: tuple[Notice, ...] = ()
     source: str | None = None
     unavailable: ConfigError | None = dataclasses.field(default=None, compare=False)
+    document: MappingNode | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def require_available(self) -> None:
         """For what opens collectors.
@@ -92,20 +90,29 @@ class LoadedConfig:
         if self.unavailable is not None:
             raise self.unavailable
 
+    def located(self, error: ConfigError) -> ConfigError:
+        """An error about a key, with the file's name and the key's line."""
+        line = None if self.document is None else line_of(self.document, error.path)
+        return ConfigError(error.problem, path=error.path, line=line, source=self.source)
 
-def load_config(text: str, source: str | None = None, *, strict: bool = False) -> LoadedConfig:
+
+def load_config(
+    text: str, source: str | None = None, *, strict: bool = False, in_cluster: bool = False
+) -> LoadedConfig:
     """Read a configuration; an empty text is all defaults.
 
     Args:
         text: the YAML document.
         source: the file's name, for errors.
         strict: an unknown key is an error everywhere.
+        in_cluster: Kubernetes names Pods and keeps certificates where the file does not say who does, as
+            Antrea's file, which has no word for it, takes for granted.
 
     Raises:
         ConfigError: naming file, line, key, the wrong value and what would be right.
     """
     document = read_document(text, source) or MappingNode(entries=(), line=1)
-    return _Loading(document, source, strict).load()
+    return _Loading(document, source, strict, in_cluster).load()
 
 
 def resolve_elements(loaded: LoadedConfig, registry: ElementRegistry) -> tuple[InformationElement, ...]:
@@ -150,7 +157,8 @@ def _refuse_repeats(elements: list[InformationElement], source: str | None) -> N
 class _Loading:
     """One file on its way to a Config."""
 
-    def __init__(self, document: MappingNode, source: str | None, strict: bool) -> None:
+    def __init__(self, document: MappingNode, source: str | None, strict: bool, in_cluster: bool) -> None:
+        self._in_cluster = in_cluster
         self._document = document
         self._source = source
         self._notices: list[Notice] = []
@@ -173,7 +181,7 @@ class _Loading:
         )
         antrea.check_required(sections)
         self._check_mode()
-        config = cast(Config, self._binder.dataclass(known, Config, ""))
+        config = cast(Config, self._binder.dataclass(self._with_kubernetes(known), Config, ""))
         config = self._raise_timeouts(config)
         protocol = self._transport(config)
         made = [antrea.to_exporter(section, config.csv_quoting, Spool(), mode=config.mode) for section in sections]
@@ -197,7 +205,18 @@ class _Loading:
             warnings=tuple(self._notices),
             source=self._source,
             unavailable=self._unavailable(config),
+            document=document,
         )
+
+    def _with_kubernetes(self, document: MappingNode) -> MappingNode:
+        if not self._in_cluster:
+            return document
+        missing = [key for key in ("enrichers", "lookups") if document.get(key) is None]
+        for key in missing:
+            self._note("info", f"is [{{type: kubernetes}}] in a cluster; write {key}: [] for none", key)
+        made = (read_document(f"{key}: [{{type: kubernetes}}]", self._source) for key in missing)
+        added = [entry for node in made if isinstance(node, MappingNode) for entry in node.entries]
+        return MappingNode(entries=(*document.entries, *added), line=document.line)
 
     def _unknown_top_keys(self, known: list[str]) -> None:
         self._binder.unknown_keys(self._document, known, "", lenient=True)
@@ -260,14 +279,9 @@ class _Loading:
                 raise self._error(problem, f"collectors[{index}].address")
 
     def _unavailable(self, config: Config) -> ConfigError | None:
-        for index, collector in enumerate(config.collectors):
-            if collector.protocol == "tls":
-                if self._given("collectors"):
-                    return self._error(_TLS_UNAVAILABLE, f"collectors[{index}].protocol")
-                said = self._given("aggregatorTransportProtocol")
-                return self._error(_TLS_UNAVAILABLE if said else _DEFAULT_UNAVAILABLE, "aggregatorTransportProtocol")
         api = config.api_server.endpoint
-        if api is not None and not api.is_loopback:
+        is_guarded = config.api_server.is_authenticated and config.api_server.tls != "none"
+        if api is not None and not api.is_loopback and not is_guarded:
             return self._error(_API_OPEN, "apiServer.address")
         return None
 
@@ -282,6 +296,10 @@ class _Loading:
     def _notes(self, config: Config) -> None:
         if not config.exporters:
             self._note("info", "No collector / sink has been configured, so no flow data will be exported")
+        if config.checkpoint != "none" and config.mode == "Proxy":
+            self._note("info", "has no effect in Proxy mode, which stores no flows", "checkpoint")
+        if config.record_contents.pod_labels and not config.enrichers:
+            self._note("warning", antrea.NO_LABELS, "recordContents.podLabels")
         if config.flow_stream_service.enable:
             self._note("warning", "the stream service is not available in this version", "flowStreamService.enable")
 
@@ -293,17 +311,4 @@ class _Loading:
         return ConfigError(problem, path=path, line=self._line(path), source=self._source)
 
     def _line(self, path: str) -> int | None:
-        """The line of the last part of a path that is in the file."""
-        node: Node = self._document
-        line: int | None = None
-        for part in path.replace("[", ".[").split("."):
-            found: Entry | Node | None = None
-            if part.startswith("[") and isinstance(node, SequenceNode):
-                found = node.items[int(part[1:-1])]
-            elif isinstance(node, MappingNode):
-                found = node.get(part)
-            if found is None:
-                break
-            line = found.line
-            node = found.value if isinstance(found, Entry) else found
-        return line
+        return line_of(self._document, path)

@@ -20,10 +20,12 @@ from flowjoin._model.information_element import (
     InformationElement,
     MergeRule,
 )
-from flowjoin.api._settings import Bounds, Duration, Key, Octets
+from flowjoin.api._settings import Bounds, Duration, Key, Octets, Secret
 
 __all__ = [
     "ApiServer",
+    "ApiServerTls",
+    "Checkpoint",
     "Collector",
     "CollectorProtocol",
     "CollectorTls",
@@ -50,9 +52,16 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 class CollectorTls:
     """TLS of a collector."""
 
-    certificate: Annotated[Path, "certificate chain, PEM"]
-    key: Annotated[Path, "private key, PEM"]
-    client_ca: Annotated[Path | None, Key("clientCA"), "exporters must show a certificate of this CA"] = None
+    certificate: Annotated[Path, "the certificate, then the chain above it, PEM"]
+    key: Annotated[Path, "its private key, PEM, not encrypted"]
+    client_ca: Annotated[
+        Path | None,
+        Key("clientCA"),
+        "authorities, PEM: exporters must show a certificate of one; absent: none is asked for",
+    ] = None
+    min_version: Annotated[Literal["VersionTLS12", "VersionTLS13"], "the oldest version that is spoken"] = (
+        "VersionTLS12"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +70,9 @@ class Collector:
 
     protocol: Annotated[CollectorProtocol, "what IPFIX comes over"]
     address: Annotated[Endpoint, 'where it listens; "[::]" takes IPv4 too'] = Endpoint(host="::", port=4739)
-    tls: Annotated[CollectorTls | None, "certificates, for protocol tls"] = None
+    tls: Annotated[CollectorTls | None, "certificates, for protocol tls; absent: those of flowjoin's own authority"] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.protocol != "tls":
@@ -85,6 +96,18 @@ class Spool:
     def __post_init__(self) -> None:
         if isinstance(self.sync, float) and self.sync <= 0:
             raise ValueError('"sync" must be longer than 0; write batch to sync after each batch')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The flow table, kept over a restart."""
+
+    interval: Annotated[Duration, Bounds(1), "how often it is written, beside at the end"] = Duration(300.0)
+    max_age: Annotated[Duration, Bounds(1), "of an older one nothing is restored: its flows are over"] = Duration(900.0)
+
+    def __post_init__(self) -> None:
+        if self.max_age <= self.interval:
+            raise ValueError('"maxAge" must be longer than "interval", or what a kill leaves is always too old')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +187,7 @@ class ElementDefinition:
 class RecordContents:
     """What a flow record holds beyond the fixed elements."""
 
-    pod_labels: Annotated[bool, "add the labels of Pods", LIVE] = False
+    pod_labels: Annotated[bool, "labels of Pods, where an enricher knows them", LIVE] = False
     elements: Annotated[
         tuple[str | ElementDefinition, ...], "more elements: names of registered ones, or definitions"
     ] = ()
@@ -189,8 +212,21 @@ class Limits:
         16 * 1024 * 1024
     )
     receive_buffer: Annotated[Octets, Bounds(4096, 2**30), "SO_RCVBUF of a UDP collector"] = Octets(64 * 1024 * 1024)
-    lane_bytes: Annotated[Octets, Bounds(65536), "batches one lane holds in memory"] = Octets(64 * 1024 * 1024)
+    lane_bytes: Annotated[Octets, Bounds(65536), "batches one lane holds in memory; half: open ones"] = Octets(
+        64 * 1024 * 1024
+    )
     stall: Annotated[Duration, Bounds(1), "when nothing moves for so long the process ends with 1"] = Duration(30.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServerTls:
+    """TLS of the HTTP server."""
+
+    certificate: Annotated[Path, "the certificate, then the chain above it, PEM"]
+    key: Annotated[Path, "its private key, PEM, not encrypted"]
+    client_ca: Annotated[
+        Path | None, Key("clientCA"), "authorities, PEM: who shows a certificate of one may read everything"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,10 +235,29 @@ class ApiServer:
 
     api_port: Annotated[int, Bounds(0, 65535), "port on 127.0.0.1, 0 is the default; address wins"] = _API_PORT
     address: Annotated[
-        Endpoint | Literal["none"] | None, "where it listens, on this machine alone; default 127.0.0.1 and apiPort"
+        Endpoint | Literal["none"] | None,
+        "where it listens; others than this machine need tls and authentication; default 127.0.0.1 and apiPort",
     ] = None
-    tls_cipher_suites: Annotated[str, "comma separated names; empty leaves the library's choice"] = ""
-    tls_min_version: Annotated[str, "VersionTLS10 to VersionTLS13; empty leaves the library's choice"] = ""
+    tls: Annotated[
+        ApiServerTls | Literal["selfSigned", "none"], "HTTPS; selfSigned makes a certificate at each start"
+    ] = "none"
+    token: Annotated[Secret | None, "bearer token; who has it may read everything"] = None
+    review_tokens: Annotated[
+        bool, "ask the look-up that provides AccessReview, such as Kubernetes, about every other bearer token"
+    ] = False
+    open_metrics: Annotated[bool, "everybody may read /metrics, as everybody may the health paths"] = False
+    tls_cipher_suites: Annotated[
+        str, "of TLS 1.2, comma separated, by the names of Go or OpenSSL; empty leaves the library's choice"
+    ] = ""
+    tls_min_version: Annotated[
+        str, "VersionTLS12 or VersionTLS13; VersionTLS10, VersionTLS11 and empty are VersionTLS12"
+    ] = ""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether clients must say who they are."""
+        has_client_ca = isinstance(self.tls, ApiServerTls) and self.tls.client_ca is not None
+        return self.token is not None or self.review_tokens or has_client_ca
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -240,8 +295,11 @@ class Config:
     """
 
     state_directory: Annotated[
-        Path | None, "instance id, spools, remembered templates; default: $STATE_DIRECTORY or a usual place"
+        Path | None, "instance id, spools, remembered templates, checkpoint; default: $STATE_DIRECTORY or a usual place"
     ] = None
+    checkpoint: Annotated[
+        Checkpoint | Literal["none"], "keeps the flow table over a restart; none, and flows not exported yet are lost"
+    ] = "none"
     shutdown_grace_period: Annotated[Duration, Bounds(0), "how long lanes may drain at the end", LIVE] = Duration(25.0)
     mode: Annotated[Literal["Aggregate", "Proxy"], "join the halves of flows, or pass records through"] = "Aggregate"
     compatibility: Annotated[

@@ -15,7 +15,18 @@ import yaml
 
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["Entry", "Kind", "MappingNode", "Node", "ScalarNode", "SequenceNode", "is_empty", "is_null", "read_document"]
+__all__ = [
+    "Entry",
+    "Kind",
+    "MappingNode",
+    "Node",
+    "ScalarNode",
+    "SequenceNode",
+    "is_empty",
+    "is_null",
+    "line_of",
+    "read_document",
+]
 
 Kind: TypeAlias = Literal["null", "bool", "int", "float", "str"]
 
@@ -224,3 +235,20 @@ class _Converter:
     def _error(self, problem: str, line: int, tail: tuple[str, ...]) -> ConfigError:
         path = "".join(part if part.startswith("[") else f".{part}" for part in tail).removeprefix(".")
         return ConfigError(problem, path=path, line=line, source=self._source)
+
+
+def line_of(document: MappingNode, path: str) -> int | None:
+    """The line of the last part of a path, such as ``collectors[0].tls``, that is in the document."""
+    node: Node = document
+    line: int | None = None
+    for part in path.replace("[", ".[").split("."):
+        found: Entry | Node | None = None
+        if part.startswith("[") and isinstance(node, SequenceNode):
+            found = node.items[int(part[1:-1])]
+        elif isinstance(node, MappingNode):
+            found = node.get(part)
+        if found is None:
+            break
+        line = found.line
+        node = found.value if isinstance(found, Entry) else found
+    return line

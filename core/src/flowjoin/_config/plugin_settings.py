@@ -15,7 +15,7 @@ from flowjoin._config.fields import Settings, fields_of
 from flowjoin._config.load import LoadedConfig, resolve_elements
 from flowjoin._config.model import Config, ExporterEntry, PluginEntry
 from flowjoin._model.element_registry import ElementRegistry
-from flowjoin._model.errors import ConfigError, PluginContractError, PluginError
+from flowjoin._model.errors import ConfigError, PluginContractError, PluginError, said_by
 from flowjoin._model.information_element import InformationElement
 from flowjoin.api._types import EnricherType, ExporterType, LookupType, SourceType
 
@@ -93,15 +93,29 @@ def bind_plugins(
         raise _named_at(exc, next((entry for entry in entries if entry.type == exc.plugin), None)) from exc
     elements = resolve_elements(loaded, registry)
     known = {element.name for element in registry}
+    registry = registry.extended(element for element in elements if element.name not in known)
+    exporters = tuple(_bound(config.exporters, types.exporter_type))
+    for exporter in exporters:
+        _check(exporter, registry)
     return BoundConfig(
         config=config,
-        registry=registry.extended(element for element in elements if element.name not in known),
+        registry=registry,
         elements=elements,
         sources=tuple(_bound(config.sources, types.source_type)),
         enrichers=tuple(_bound(config.enrichers, types.enricher_type)),
         lookups=tuple(_bound(config.lookups, types.lookup_type)),
-        exporters=tuple(_bound(config.exporters, types.exporter_type)),
+        exporters=exporters,
     )
+
+
+def _check(plugin: BoundPlugin[ExporterEntry, ExporterType], registry: ElementRegistry) -> None:
+    try:
+        plugin.type.check(plugin.settings, registry)
+    except ConfigError as exc:
+        raise placed(exc, plugin) from exc
+    except Exception as exc:
+        problem = f"its check failed: {type(exc).__name__}: {said_by(exc)}"
+        raise _named_at(PluginContractError(problem, plugin=plugin.entry.type), plugin.entry) from exc
 
 
 def _bound(entries: Iterable[EntryT], type_of: Callable[[str], TypeT]) -> Iterator[BoundPlugin[EntryT, TypeT]]:

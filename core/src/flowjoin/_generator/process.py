@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -47,14 +48,18 @@ class GeneratorConfig:
         protocol: of the transport.
         host: of the collector.
         port: of the collector.
+        tls: with protocol ``tls``: verifies the collector, and holds what we show it.
+        server_name: the name its certificate must have; None, the host.
         records_per_message: at most; fewer where a Message would be too large.
         rate: records per second; None as fast as it goes.
     """
 
     traffic: TrafficConfig
-    protocol: Literal["udp", "tcp"]
+    protocol: Literal["udp", "tcp", "tls"]
     host: str
     port: int
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
     records_per_message: int = 1
     rate: float | None = None
 
@@ -116,6 +121,31 @@ class _TcpTransport:
             raise DestinationError(
                 f"{self._address} reset the connection before it had read everything", address=self._address
             ) from exc
+
+
+class _TlsTransport:
+    max_octets = 65535
+    is_reliable = True
+
+    def __init__(self, stream: trio.SSLStream[trio.SocketStream], address: str) -> None:
+        self._stream = stream
+        self._address = address
+
+    async def send(self, message: bytes) -> None:
+        try:
+            await self._stream.send_all(message)
+        except trio.BrokenResourceError as exc:
+            problem = f"{self._address} closed the connection while we were sending; it may not take our certificate"
+            raise DestinationError(problem, address=self._address) from exc
+
+    async def finish(self) -> None:
+        """Say that this was all, and wait until the collector has read it and says the same."""
+        try:
+            with trio.move_on_after(_FINISH_SECONDS):
+                await self._stream.unwrap()
+        except trio.BrokenResourceError as exc:
+            problem = f"{self._address} closed the connection before it had read everything{_said(exc)}"
+            raise DestinationError(problem, address=self._address) from exc
 
 
 class _UdpTransport:
@@ -279,6 +309,10 @@ async def _open_transports(config: GeneratorConfig) -> AsyncIterator[list[_Trans
                 stream = await _connect_tcp(config)
                 await opened.enter_async_context(stream)
                 transports.append(_TcpTransport(stream, config.address))
+            elif config.protocol == "tls":
+                secure = await _connect_tls(config)
+                opened.push_async_callback(trio.aclose_forcefully, secure)
+                transports.append(_TlsTransport(secure, config.address))
             else:
                 sending = await _connect_udp(config)
                 opened.callback(sending.close)
@@ -298,6 +332,32 @@ async def _connect_tcp(config: GeneratorConfig) -> trio.SocketStream:
         raise _unknown_name(config) from exc
     except OSError as exc:
         raise DestinationError(f"nobody listens at tcp {config.address}", address=config.address) from exc
+
+
+async def _connect_tls(config: GeneratorConfig) -> trio.SSLStream[trio.SocketStream]:
+    assert config.tls is not None
+    transport = await _connect_tcp(config)
+    stream = trio.SSLStream(transport, config.tls, server_hostname=config.server_name or config.host)
+    try:
+        with trio.fail_after(_CONNECT_SECONDS):
+            await stream.do_handshake()
+    except BaseException as exc:
+        await trio.aclose_forcefully(stream)
+        if isinstance(exc, trio.BrokenResourceError | trio.TooSlowError):
+            problem = f"no TLS session with {config.address}{_said(exc)}"
+            raise DestinationError(problem, address=config.address) from exc
+        raise
+    return stream
+
+
+def _said(exc: Exception) -> str:
+    """What OpenSSL says about it."""
+    cause = exc.__cause__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f": {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError) and cause.reason:
+        return f": {cause.reason.lower().replace('_', ' ')}"
+    return ""
 
 
 async def _connect_udp(config: GeneratorConfig) -> trio.socket.SocketType:

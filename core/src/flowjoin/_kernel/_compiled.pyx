@@ -24,7 +24,8 @@ from libc.string cimport memcmp, memcpy, memset
 from flowjoin._kernel import flow_table, python_kernel
 from flowjoin._kernel.aggregated import _LEADING as AGGREGATED_LEADING
 from flowjoin._kernel.aggregated import AggregatedFlows
-from flowjoin._kernel.flow_keys import key_of, matches
+from flowjoin._kernel.checkpoint import described
+from flowjoin._kernel.flow_keys import KeyFilter, key_of
 from flowjoin._kernel.http_vals import merge_http_vals
 from flowjoin._kernel.intake import Intake, Notices
 from flowjoin._kernel.interface import IngestResult
@@ -38,7 +39,6 @@ from flowjoin._kernel.store_enriched import EnrichedColumns
 from flowjoin._kernel.tally import Tally, add_bounded
 from flowjoin._model.columns import DictionaryColumn, NumberColumn, PackedColumn
 from flowjoin._model.flow_batch import FlowBatch
-from flowjoin._model.flow_key import FlowFilter
 from flowjoin._model.flow_schema import AddressFamily, FlowOrigin
 from flowjoin._model.information_element import VARIABLE_LENGTH, DataType, MergeRule
 from flowjoin._model.schemas import UNKNOWN_DIRECTION, of_family
@@ -49,9 +49,13 @@ __all__ = ["CompiledKernel"]
 include "compiled/memory.pxi"
 include "compiled/strings.pxi"
 include "compiled/layouts.pxi"
+include "compiled/candidates.pxi"
 include "compiled/table.pxi"
 include "compiled/templates.pxi"
 include "compiled/aggregated.pxi"
 include "compiled/plain.pxi"
 include "compiled/batches.pxi"
+include "compiled/checkpoint.pxi"
+include "compiled/sessions.pxi"
+include "compiled/receiving.pxi"
 include "compiled/kernel.pxi"

@@ -1,30 +1,53 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 """The rows of ``row_writing``, written octet by octet.
 
-Strategy: every piece becomes a C struct; room for the longest possible row is made before each row, so that
-nothing is checked within one. Invariant: the caller has checked lengths and formats; codes are checked here.
+Strategy: every piece becomes a C struct, a part. Parts that are the same in every row are written once, and those
+side by side become one: of a flow's many members most are defaults. Room for the longest possible row is made
+before each row, so that nothing is checked within one. Invariant: the caller has checked lengths and formats; codes
+are checked here.
 """
 
 from array import array
+from collections.abc import Sequence
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
 from flowjoin._kernel.row_writing import Chosen, Constant, Decimal, Dotted, Fixed, Hexadecimal, NetworkOrder
 
-__all__ = ["encode_texts", "write_rows"]
+__all__ = ["Texts", "encode_texts", "pack_texts", "write_rows"]
 
 cdef extern from "compiled/octets.h" nogil:
     uint64_t load_number(const uint8_t* at, unsigned size) noexcept
     uint32_t load32(const void* at) noexcept
-    bint is_zero(const uint8_t* at, size_t size) noexcept
 
 cdef extern from "compiled/writing.h" nogil:
-    const char* HEX
+    enum: PADDING
+    uint8_t* put_padded(uint8_t* to, const uint8_t* source, size_t length) noexcept
+    uint8_t* put_exactly(uint8_t* to, const uint8_t* source, size_t length) noexcept
     uint8_t* write_decimal(uint8_t* to, uint64_t value) noexcept
+    uint8_t* write_dotted(uint8_t* to, const uint8_t* octets) noexcept
+    uint8_t* write_hexadecimal(uint8_t* to, const uint8_t* octets, size_t length) noexcept
+    uint8_t* write_swapped(uint8_t* to, const uint8_t* source, size_t size) noexcept
+    uint8_t* write_json(uint8_t* to, const uint8_t* text, Py_ssize_t length) noexcept
+    uint8_t* write_quoted(uint8_t* to, const uint8_t* text, Py_ssize_t length) noexcept
+    uint8_t* write_one_line(uint8_t* to, const uint8_t* text, Py_ssize_t length) noexcept
+    uint8_t* write_ipfix_length(uint8_t* to, size_t length) noexcept
+    uint8_t* write_native_length(uint8_t* to, size_t length) noexcept
+    bint are_same(const uint8_t* values, size_t size, size_t count) noexcept
+
+cdef extern from "Python.h":
+    PyObject* new_bytes "PyBytes_FromStringAndSize"(const char* octets, Py_ssize_t size) except NULL
+    int resize_bytes "_PyBytes_Resize"(PyObject** octets, Py_ssize_t size) except -1
+    char* bytes_at "PyBytes_AS_STRING"(PyObject* octets) noexcept
+
+include "compiled/texts.pxi"
 
 cdef enum Kind:
     CONSTANT
@@ -36,7 +59,7 @@ cdef enum Kind:
     SWAPPED
     DIGITS
 
-cdef struct Text:
+cdef struct Text:  # padded
     const uint8_t* octets
     Py_ssize_t length
 
@@ -44,175 +67,190 @@ cdef struct Part:
     Kind kind
     const uint8_t* values
     Py_ssize_t size  # octets of a value
-    Text* texts
+    Py_ssize_t longest  # that it writes in one row
+    const uint8_t* texts
+    const Py_ssize_t* starts
     Py_ssize_t text_count
     Text prefix
     Text suffix
     Text unset
     bint has_unset
+    bint is_counted
 
-
-cdef inline uint8_t* put(uint8_t* to, const Text* text) noexcept nogil:
-    memcpy(to, text.octets, text.length)
-    return to + text.length
-
-
-cdef inline Text text_of(bytes octets) noexcept:
-    cdef Text text
-    text.octets = <const uint8_t*>PyBytes_AS_STRING(octets)
-    text.length = PyBytes_GET_SIZE(octets)
-    return text
+cdef enum:
+    FIRST_ROWS = 16  # from them it is told how much room all need
+    LONG_ROW = 65_536
 
 
 def write_rows(pieces, Py_ssize_t rows, Py_ssize_t first, Py_ssize_t last):
     """As ``row_writing.write_rows``, which has made its checks."""
-    cdef Py_ssize_t count = len(pieces), at, row, longest = 0, room, used, text
+    cdef Py_ssize_t count = len(pieces), at, row, longest = 0, room, used = 0
     cdef Part* parts
-    cdef Part* part
-    cdef uint8_t* buffer = NULL
+    cdef uint8_t* constants = NULL
+    cdef PyObject* written = NULL
     cdef uint8_t* to
-    cdef uint8_t* larger
-    cdef const uint8_t* value
-    cdef uint64_t number
-    cdef int64_t negative
-    cdef uint32_t code
-    cdef Py_ssize_t octet
-    cdef const uint8_t[:] view
     cdef uint64_t[:] ends
-    held = []  # what the parts point into
+    cdef list held = []  # what the parts point into
     made = array("Q", bytes(8 * (last - first)))
+    if first == last:
+        return b"", made
+    ends = made
     parts = <Part*>calloc(count + 1, sizeof(Part))
     if parts == NULL:
         raise MemoryError
     try:
         for at in range(count):
-            longest += prepare(parts + at, pieces[at], held)
-        room = 4096 + longest + (last - first) * (longest if longest < 1024 else 1024)
-        buffer = <uint8_t*>malloc(room)
-        if buffer == NULL:
+            prepare(parts + at, pieces[at], held)
+            longest += parts[at].longest
+        constants = <uint8_t*>malloc(longest + PADDING)
+        if constants == NULL:
             raise MemoryError
-        if last > first:
-            ends = made
-        used = 0
+        count = fold(parts, count, first, last, constants)
+        room = longest if longest > LONG_ROW else FIRST_ROWS * longest
+        written = new_bytes(NULL, room + PADDING)
         for row in range(first, last):
             if room - used < longest:
-                room += room // 2 + longest
-                larger = <uint8_t*>realloc(buffer, room)
-                if larger == NULL:
-                    raise MemoryError
-                buffer = larger
-            to = buffer + used
+                # The rest is about as long as what is there.
+                room = used + longest + (used // (row - first) + 1) * (last - row) * 9 // 8
+                resize_bytes(&written, room + PADDING)
+            to = <uint8_t*>bytes_at(written) + used
             for at in range(count):
-                part = parts + at
-                if part.kind == CHOSEN:
-                    code = load32(part.values + 4 * row) if part.size == 4 else part.values[row]
-                    if code >= part.text_count:
-                        raise IndexError(f"code {code} of {part.text_count}")
-                    to = put(to, part.texts + code)
-                elif part.kind == UNSIGNED:
-                    to = put(to, &part.prefix)
-                    to = write_decimal(to, load_number(part.values + row * part.size, <unsigned>part.size))
-                elif part.kind == CONSTANT:
-                    to = put(to, &part.prefix)
-                elif part.kind == DOTTED:
-                    value = part.values + 4 * row
-                    if part.has_unset and load32(value) == 0:
-                        to = put(to, &part.unset)
-                        continue
-                    to = put(to, &part.prefix)
-                    for octet in range(4):
-                        if octet:
-                            to[0] = c"."
-                            to += 1
-                        to = write_decimal(to, value[octet])
-                    to = put(to, &part.suffix)
-                elif part.kind == OCTETS:
-                    memcpy(to, part.values + row * part.size, part.size)
-                    to += part.size
-                elif part.kind == DIGITS:
-                    value = part.values + row * part.size
-                    to = put(to, &part.prefix)
-                    for octet in range(part.size):
-                        to[0] = HEX[value[octet] >> 4]
-                        to[1] = HEX[value[octet] & 15]
-                        to += 2
-                    to = put(to, &part.suffix)
-                elif part.kind == SWAPPED:
-                    value = part.values + (row + 1) * part.size
-                    for octet in range(part.size):
-                        value -= 1
-                        to[octet] = value[0]
-                    to += part.size
-                else:
-                    to = put(to, &part.prefix)
-                    number = load_number(part.values + row * part.size, <unsigned>part.size)
-                    negative = <int64_t>(number << (64 - 8 * part.size)) >> (64 - 8 * part.size)
-                    if negative < 0:
-                        to[0] = c"-"
-                        to += 1
-                        number = 0 - <uint64_t>negative
-                    to = write_decimal(to, number)
-            used = to - buffer
+                to = write_part(parts + at, row, to)
+                if to == NULL:
+                    raise IndexError(f"a code that is none of {parts[at].text_count}")
+            used = to - <uint8_t*>bytes_at(written)
             ends[row - first] = used
-        return PyBytes_FromStringAndSize(<char*>buffer, used), made
+        resize_bytes(&written, used)
+        return <object>written, made
     finally:
-        for at in range(count):
-            free(parts[at].texts)
+        Py_XDECREF(written)
+        free(constants)
         free(parts)
-        free(buffer)
 
 
-cdef Py_ssize_t prepare(Part* part, piece, list held) except -1:
-    """Make a piece's part; gives the most octets that it writes in one row."""
-    cdef Py_ssize_t at, longest = 0
+cdef Py_ssize_t fold(Part* parts, Py_ssize_t count, Py_ssize_t first, Py_ssize_t last, uint8_t* to) except -1:
+    """Write parts that are the same in all rows once, and make one of those side by side; gives how many are left."""
+    cdef Py_ssize_t at, kept = 0
+    cdef const uint8_t* start
+    for at in range(count):
+        if parts[at].kind != CONSTANT and not are_same(
+            parts[at].values + first * parts[at].size, parts[at].size, last - first
+        ):
+            parts[kept] = parts[at]
+            kept += 1
+            continue
+        start = to
+        to = write_part(parts + at, first, to)
+        if to == NULL:
+            raise IndexError(f"a code that is none of {parts[at].text_count}")
+        if kept and parts[kept - 1].kind == CONSTANT:
+            parts[kept - 1].prefix.length += to - start
+        else:
+            parts[kept].kind = CONSTANT
+            parts[kept].prefix.octets, parts[kept].prefix.length = start, to - start
+            kept += 1
+    return kept
+
+
+cdef inline uint8_t* write_part(const Part* part, Py_ssize_t row, uint8_t* to) noexcept:
+    """Write a part of a row; gives what is behind, NULL if its code stands for nothing."""
+    cdef const uint8_t* value = part.values + row * part.size
+    cdef uint8_t* counted
+    cdef uint64_t number
+    cdef int64_t negative
+    cdef uint32_t code
+    if part.kind == CHOSEN:
+        code = load32(value) if part.size == 4 else value[0]
+        if code >= part.text_count:
+            return NULL
+        return put_padded(to, part.texts + part.starts[code], part.starts[code + 1] - part.starts[code])
+    if part.kind == OCTETS:
+        return put_exactly(to, value, part.size)
+    if part.kind == SWAPPED:
+        return write_swapped(to, value, part.size)
+    if part.kind == DOTTED and part.has_unset and load32(value) == 0:
+        return put_padded(to, part.unset.octets, part.unset.length)
+    to = put_padded(to, part.prefix.octets, part.prefix.length)
+    if part.kind == UNSIGNED:
+        return write_decimal(to, load_number(value, <unsigned>part.size))
+    if part.kind == CONSTANT:
+        return to
+    if part.kind == DOTTED:
+        counted = to
+        to = write_dotted(to + part.is_counted, value)
+        if part.is_counted:
+            counted[0] = <uint8_t>(to - counted - 1)
+        return put_padded(to, part.suffix.octets, part.suffix.length)
+    if part.kind == DIGITS:
+        to = write_hexadecimal(to, value, part.size)
+        return put_padded(to, part.suffix.octets, part.suffix.length)
+    number = load_number(value, <unsigned>part.size)
+    negative = <int64_t>(number << (64 - 8 * part.size)) >> (64 - 8 * part.size)
+    if negative < 0:
+        to[0] = c"-"
+        to += 1
+        number = 0 - <uint64_t>negative
+    return write_decimal(to, number)
+
+
+cdef int prepare(Part* part, piece, list held) except -1:
+    """Make a piece's part."""
+    cdef Texts texts
     kind = type(piece)
     if kind is Constant:
         part.kind = CONSTANT
-        part.prefix = text_of(piece.octets)
-        return part.prefix.length
+        part.prefix = text_of(piece.octets, held)
+        part.longest = part.prefix.length
+        return 0
     if kind is Chosen:
         part.kind = CHOSEN
         part.size = piece.codes.itemsize
         part.values = octets_of(piece.codes, held)
-        texts = list(piece.texts)
+        texts = piece.texts if isinstance(piece.texts, Texts) else pack_texts(piece.texts)
         held.append(texts)
-        part.text_count = len(texts)
-        part.texts = <Text*>calloc(part.text_count + 1, sizeof(Text))
-        if part.texts == NULL:
-            raise MemoryError
-        for at in range(part.text_count):
-            part.texts[at] = text_of(<bytes>texts[at])
-            if part.texts[at].length > longest:
-                longest = part.texts[at].length
-        return longest
+        part.texts, part.starts, part.text_count = texts.octets, texts.starts, texts.count
+        part.longest = texts.longest
+        return 0
     column = piece.column
     part.values = octets_of(column.buffer, held)
     if kind is Decimal:
         part.kind = SIGNED if column.buffer.format in "bhiq" else UNSIGNED
         part.size = column.buffer.itemsize
-        part.prefix = text_of(piece.prefix)
-        return part.prefix.length + 20
+        part.prefix = text_of(piece.prefix, held)
+        part.longest = part.prefix.length + 20
+        return 0
     if kind is NetworkOrder:
         part.kind = SWAPPED
-        part.size = column.buffer.itemsize
-        return part.size
+        part.longest = part.size = column.buffer.itemsize
+        return 0
     part.size = column.width
     if kind is Fixed:
         part.kind = OCTETS
-        return part.size
+        part.longest = part.size
+        return 0
+    part.prefix, part.suffix = text_of(piece.prefix, held), text_of(piece.suffix, held)
+    part.longest = part.prefix.length + part.suffix.length
     if kind is Hexadecimal:
         part.kind = DIGITS
-        part.prefix, part.suffix = text_of(piece.prefix), text_of(piece.suffix)
-        return part.prefix.length + 2 * part.size + part.suffix.length
+        part.longest += 2 * part.size
+        return 0
     assert kind is Dotted, "no other piece"
     part.kind = DOTTED
-    part.prefix, part.suffix = text_of(piece.prefix), text_of(piece.suffix)
-    longest = part.prefix.length + part.suffix.length + 15
+    part.is_counted = piece.counted
+    part.longest += 15 + part.is_counted
     if piece.unset is not None:
         part.has_unset = True
-        part.unset = text_of(piece.unset)
-        longest = max(longest, part.unset.length)
-    return longest
+        part.unset = text_of(piece.unset, held)
+        part.longest = max(part.longest, part.unset.length)
+    return 0
+
+
+cdef Text text_of(bytes octets, list held):
+    cdef Text text
+    cdef bytes padded = octets + bytes(PADDING)
+    held.append(padded)
+    text.octets, text.length = <const uint8_t*>PyBytes_AS_STRING(padded), PyBytes_GET_SIZE(octets)
+    return text
 
 
 cdef const uint8_t* octets_of(view, list held) except? NULL:
@@ -222,89 +260,3 @@ cdef const uint8_t* octets_of(view, list held) except? NULL:
     octets = view.cast("B")
     held.append(octets)
     return &octets[0]
-
-
-cdef extern from "compiled/writing.h" nogil:
-    uint8_t* write_json(uint8_t* to, const uint8_t* text, Py_ssize_t length) noexcept
-
-cdef enum:  # TextStyle
-    PLAIN
-    ONE_LINE
-    RFC4180
-    JSON
-    IPFIX
-    NATIVE
-
-
-def encode_texts(values, bytes prefix, int style):
-    """As ``row_writing.encode_texts_plainly``."""
-    cdef Py_ssize_t length, rest, at, room = 1024, before = PyBytes_GET_SIZE(prefix)
-    cdef const uint8_t* text
-    cdef uint8_t* buffer = <uint8_t*>malloc(room)
-    cdef uint8_t* to
-    cdef uint8_t* larger
-    cdef bint needs_quotes
-    cdef list made = []
-    if buffer == NULL:
-        raise MemoryError
-    try:
-        for value in values:
-            text = <const uint8_t*>PyUnicode_AsUTF8AndSize(value, &length)
-            if room < before + 6 * length + 10:
-                room = 2 * (before + 6 * length + 10)
-                larger = <uint8_t*>realloc(buffer, room)
-                if larger == NULL:
-                    raise MemoryError
-                buffer = larger
-            memcpy(buffer, PyBytes_AS_STRING(prefix), before)
-            to = buffer + before
-            if style == JSON:
-                to = write_json(to, text, length)
-            elif style == PLAIN or style == IPFIX or style == NATIVE:
-                if style == NATIVE:
-                    rest = length
-                    while rest > 127:
-                        to[0] = <uint8_t>(rest & 127 | 128)
-                        to += 1
-                        rest >>= 7
-                    to[0] = <uint8_t>rest
-                    to += 1
-                elif style == IPFIX:
-                    if length > 65535:
-                        raise ValueError(f"{length} octets are more than a field can have")
-                    if length >= 255:
-                        to[0] = 255
-                        to[1] = <uint8_t>(length >> 8)
-                        to += 2
-                    to[0] = <uint8_t>length
-                    to += 1
-                memcpy(to, text, length)
-                to += length
-            elif style == ONE_LINE:
-                for at in range(length):
-                    to[at] = c" " if text[at] == c"\n" or text[at] == c"\r" else text[at]
-                to += length
-            else:
-                needs_quotes = False
-                for at in range(length):
-                    if text[at] == c'"' or text[at] == c"," or text[at] == c"\n" or text[at] == c"\r":
-                        needs_quotes = True
-                        break
-                if not needs_quotes:
-                    memcpy(to, text, length)
-                    to += length
-                else:
-                    to[0] = c'"'
-                    to += 1
-                    for at in range(length):
-                        if text[at] == c'"':
-                            to[0] = c'"'
-                            to += 1
-                        to[0] = text[at]
-                        to += 1
-                    to[0] = c'"'
-                    to += 1
-            made.append(PyBytes_FromStringAndSize(<char*>buffer, to - buffer))
-    finally:
-        free(buffer)
-    return made

@@ -17,7 +17,7 @@ from typing import Final
 from flowjoin._kernel.original_exporters import exporter_key, packed_pair
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 
-__all__ = ["aggregated_key", "key_of", "matches", "plain_key"]
+__all__ = ["KeyFilter", "aggregated_key", "key_of", "plain_key"]
 
 _FLOW: Final = struct.Struct(">HHB")  # ports, protocol
 _SEEN_AT: Final = struct.Struct(">16sIIH")  # exporter, domain, ingress interface, ICMP type and code
@@ -52,21 +52,41 @@ def key_of(key: FlowKey) -> bytes | None:
         return None
 
 
-def matches(flow_filter: FlowFilter, key: bytes) -> bool:
-    """Whether a stored flow's key has every part that the filter names."""
-    size = 4 if len(key) in _IPV4_LENGTHS else 16
-    source_port, destination_port, protocol = _FLOW.unpack_from(key, 2 * size)
-    return (
-        (flow_filter.source_port is None or flow_filter.source_port == source_port)
-        and (flow_filter.destination_port is None or flow_filter.destination_port == destination_port)
-        and (flow_filter.protocol_identifier is None or flow_filter.protocol_identifier == protocol)
-        and (flow_filter.source is None or _packed(flow_filter.source) == key[:size])
-        and (flow_filter.destination is None or _packed(flow_filter.destination) == key[size : 2 * size])
-    )
+class KeyFilter:
+    """A FlowFilter, read once: its addresses as octets, as keys have them."""
+
+    __slots__ = ("_destination", "_destination_port", "_protocol", "_source", "_source_port", "takes_all")
+
+    def __init__(self, flow_filter: FlowFilter) -> None:
+        self.takes_all = flow_filter == FlowFilter()
+        self._source = _packed(flow_filter.source)
+        self._destination = _packed(flow_filter.destination)
+        self._source_port = flow_filter.source_port
+        self._destination_port = flow_filter.destination_port
+        self._protocol = flow_filter.protocol_identifier
+
+    def matches(self, key: bytes) -> bool:
+        """Whether a stored flow's key has every part that the filter names."""
+        if self.takes_all:
+            return True
+        size = 4 if len(key) in _IPV4_LENGTHS else 16
+        if self._source is not None and self._source != key[:size]:
+            return False
+        if self._destination is not None and self._destination != key[size : 2 * size]:
+            return False
+        source_port, destination_port, protocol = _FLOW.unpack_from(key, 2 * size)
+        return (
+            self._source_port in (None, source_port)
+            and self._destination_port in (None, destination_port)
+            and self._protocol in (None, protocol)
+        )
 
 
-def _packed(text: str) -> bytes | None:
+def _packed(text: str | None) -> bytes | None:
+    """None where any address will do; what is no address is no key's."""
+    if text is None:
+        return None
     try:
         return ipaddress.ip_address(text).packed
     except ValueError:
-        return None
+        return b""

@@ -27,7 +27,7 @@ MAXIMUM_DEPARTED: Final = 65_536
 _MAXIMUM_RETRIES: Final = 2  # deadlines that a half may outlive; at the next one it is given up
 
 _NO_STATE: Final = bytearray()
-_READY, _UPDATED, _ENRICHED = 1, 2, 4
+_READY, _UPDATED, _ENRICHED, _ANEW = 1, 2, 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +180,7 @@ class FlowTable:
             self._release(self._layouts[handle], self._remove(handle))
             return
         self._retries[handle] += 1
+        self._seen[handle] = now
         self._active[handle] = now + self._limits.active_timeout
         self._idle[handle] = now + self._limits.idle_timeout
         self._queue.move(handle, min(self._active[handle], self._idle[handle]))
@@ -202,6 +203,64 @@ class FlowTable:
     def set_enriched(self, handle: int) -> None:
         """Enrichers have given what they give for the flow."""
         self._flags[handle] |= _ENRICHED
+
+    def is_anew(self, handle: int) -> bool:
+        """Whether the flow is from before a kill, and what its totals grew by since then was perhaps exported."""
+        return bool(self._flags[handle] & _ANEW)
+
+    def set_continued(self, handle: int) -> None:
+        """What the flow's totals grow by from now on is not exported yet."""
+        self._flags[handle] &= ~_ANEW
+
+    def kept(self, handle: int) -> tuple[int, int, int, float, float]:
+        """What outlives the process beside key and state: flags, retries, serial, next export, last record."""
+        return (
+            self._flags[handle],
+            self._retries[handle],
+            self._serials[handle],
+            self._active[handle],
+            self._seen[handle],
+        )
+
+    def has_place_for(self, key: bytes) -> bool:
+        """Whether a flow of an earlier process can be put back."""
+        return len(self._handles) < self._limits.flows and key not in self._handles
+
+    def put_back(
+        self,
+        key: bytes,
+        layout: StateLayout,
+        state: bytearray,
+        *,
+        flags: int,
+        retries: int,
+        serial: int,
+        active: float,
+        seen: float,
+    ) -> int:
+        """Store a flow of an earlier process; gives its handle, for ``order_restored``."""
+        handle = len(self._keys)
+        self._keys.append(key)
+        self._states.append(state)
+        self._layouts.append(layout)
+        self._serials.append(serial)
+        self._active.append(active)
+        self._idle.append(seen + self._limits.idle_timeout)
+        self._seen.append(seen)
+        self._flags.append(flags)
+        self._retries.append(retries)
+        self._queue.push(handle, serial, min(active, self._idle[handle]))
+        self._handles[key] = handle
+        self._next_serial = max(self._next_serial, serial + 1)
+        self._tally.flows_restored += 1
+        return handle
+
+    def order_restored(self, handle: int, serial: int, seen: float) -> None:
+        """Give it its place in the order of eviction; they come in that order."""
+        if self._flags[handle] & _READY:
+            self._order.add_ready(handle, serial, seen)
+        else:
+            self._order.add_waiting(handle)
 
     def release_departed(self, departed: Departed) -> None:
         """An evicted flow's row was made."""

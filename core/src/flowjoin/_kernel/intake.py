@@ -176,6 +176,7 @@ class Intake(Generic[RowsT]):
             flows_created=tally.flows_created,
             flows_exported_last=tally.flows_exported_last,
             flows_given_up=tally.flows_given_up,
+            flows_restored=tally.flows_restored,
             flows_evicted=tally.flows_evicted,
             flows_held=held,
             flows_waiting=waiting,

@@ -19,7 +19,15 @@ from flowjoin._model.template import Template
 from flowjoin._model.transport_session import TransportSession
 from flowjoin.wire.remembered import RememberedTemplate
 
-__all__ = ["CompilePlan", "IngestResult", "Kernel", "KernelLimits", "KernelStatistics", "RemembersTemplates"]
+__all__ = [
+    "CompilePlan",
+    "IngestResult",
+    "KeepsFlows",
+    "Kernel",
+    "KernelLimits",
+    "KernelStatistics",
+    "RemembersTemplates",
+]
 
 
 class CompilePlan(Protocol):
@@ -66,7 +74,7 @@ class KernelStatistics:
     """Everything the kernel counted since it was made: the books of messages, records and flows.
 
     Invariants: ``records_received == records_created + records_merged + records_older +
-    sum(records_rejected.values())`` and ``flows_created ==
+    sum(records_rejected.values())`` and ``flows_created + flows_restored ==
     flows_exported_last + flows_given_up + flows_evicted + flows_held``.
 
     Attributes:
@@ -84,6 +92,7 @@ class KernelStatistics:
             ``time_absent``, ``table_full`` (rows of evicted flows, or of Proxy mode, were not fetched).
         flows_exported_last: left the table after their last export.
         flows_given_up: a half whose other half never came.
+        flows_restored: stored by ``KeepsFlows.restore``, out of an earlier process.
         flows_evicted: left at the limit of stored flows, exported as they were.
         rows: rows given by ``expire``, over all batches.
         counters_clamped: deltas or throughputs that would have been negative.
@@ -115,6 +124,7 @@ class KernelStatistics:
     flows_created: int = 0
     flows_exported_last: int = 0
     flows_given_up: int = 0
+    flows_restored: int = 0
     flows_evicted: int = 0
     flows_held: int = 0
     flows_waiting: int = 0
@@ -137,6 +147,51 @@ class RemembersTemplates(Protocol):
 
     def remember_templates(self, templates: Sequence[RememberedTemplate], now: float) -> int:
         """Put those of an earlier run in force until they are sent again; gives how many."""
+        ...
+
+
+@runtime_checkable
+class KeepsFlows(Protocol):
+    """What a kernel that stores flows can do beside: let them outlive the process."""
+
+    @property
+    def kept_layout(self) -> Sequence[Sequence[str]]:
+        """What flows consist of, a line for each kind and part; blocks are read where it is the same."""
+        ...
+
+    def flush(self, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
+        """Rows of the ready flows with something new among the next ``limit`` places; the flows stay.
+
+        After it, and with nothing taken in meanwhile, only halves that wait have what was not exported.
+        """
+        ...
+
+    def dump(self, cursor: int, limit: int) -> tuple[bytes, int | None]:
+        """A block of the flows among the next ``limit`` places from ``cursor`` (0 begins); the next, None at the end.
+
+        A flow that is held throughout is in one block, whatever comes and leaves between the calls.
+        """
+        ...
+
+    def restore(self, block: bytes, offset: float, *, is_continued: bool) -> tuple[int, int]:
+        """Store the flows of a block, before the first ``ingest``.
+
+        Args:
+            block: of a kernel of the same ``kept_layout`` in either form.
+            offset: what is to be added to its times: our clock's time now less the writer's when it wrote.
+            is_continued: the writer did nothing after it wrote. Else what it did then is not known: each flow
+                begins anew with deltas of 0, and goes on with its totals.
+
+        Returns:
+            How many flows were stored, and how many not: their key is there already, or there is no room.
+
+        Raises:
+            ValueError: it is no such block; flows before the fault were stored.
+        """
+        ...
+
+    def order_restored(self, limit: int) -> bool:
+        """Put so many of the flows in their order; to be called until it gives False, before the first ``ingest``."""
         ...
 
 

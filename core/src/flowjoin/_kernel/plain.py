@@ -197,6 +197,9 @@ class PlainFlows:
 
         handle = self._table.find(key)
         if handle is not None:
+            if self._table.is_anew(handle):
+                self._know_totals(self._table.state(handle), row, rows)
+                self._table.set_continued(handle)
             self._later(self._table.state(handle), row, rows, start, end)
             self._table.touch(handle, now, joins=False)
             self._tally.records_merged += 1
@@ -241,6 +244,14 @@ class PlainFlows:
         for place in self._sums:
             maximum = 256 ** struct.calcsize(place.slot.format) - 1
             place.put(state, min(int(place.get(state)) + row[place.at], maximum))
+
+    def _know_totals(self, state: bytearray, row: Row, rows: PlainRows) -> None:
+        """After a kill: what totals have grown by since the flow was kept may have been exported, and is no delta."""
+        counters = list(_CHANGING.unpack_from(state))
+        for at in range(4):
+            if rows.has_total[at] and not rows.has_delta[at]:
+                counters[4 + at] = max(counters[4 + at], row[_TOTALS_AT + at])
+        _CHANGING.pack_into(state, 0, *counters)
 
     def _counted(self, stored: tuple[int, ...], row: Row, rows: PlainRows, *, is_latest: bool) -> list[int]:
         """The eight counters after a row."""

@@ -14,7 +14,8 @@ from typing import Final
 
 from flowjoin._kernel.aggregated import AggregatedFlows, AggregatedRows
 from flowjoin._kernel.batches import BatchMaker
-from flowjoin._kernel.flow_keys import key_of, matches
+from flowjoin._kernel.checkpoint import FlowKeeper, described
+from flowjoin._kernel.flow_keys import KeyFilter, key_of
 from flowjoin._kernel.flow_table import FlowTable
 from flowjoin._kernel.intake import DataSet, Intake, Notices
 from flowjoin._kernel.interface import CompilePlan, IngestResult, KernelLimits, KernelStatistics
@@ -109,6 +110,7 @@ class PythonKernel:
         kinds: list[AggregatedFlows | PlainFlows] = [*self._aggregated.values(), *self._plain.values()]
         self._layouts = {(kind.layout.schema.origin, kind.layout.schema.family): kind.layout for kind in kinds}
         self._reset = {kind.layout: kind.reset for kind in kinds}
+        self._keeper = FlowKeeper(self._table, self._strings, list(self._reset), self._reset)
         self._intake = Intake(decoder, compile_plan, self._compile, tally)
         self._exporters = OriginalExporters()
         self._now = float("-inf")
@@ -168,10 +170,11 @@ class PythonKernel:
     def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
         table = self._table
         maker = BatchMaker(self._strings)
+        wanted = KeyFilter(flow_filter)
         end = min(cursor + limit, table.slots)
         for handle in range(cursor, end):
             key = table.key(handle)
-            if key is not None and matches(flow_filter, key):
+            if key is not None and wanted.matches(key):
                 maker.add(table.layout(handle), table.state(handle), is_first_export=False, handle=None)
         return maker.batches(), end if end < table.slots else None
 
@@ -200,6 +203,32 @@ class PythonKernel:
 
     def remember_templates(self, templates: Sequence[RememberedTemplate], now: float) -> int:
         return self._intake.remember_templates(templates, now)
+
+    @property
+    def kept_layout(self) -> Sequence[Sequence[str]]:
+        return described(list(self._reset))
+
+    def flush(self, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
+        table = self._table
+        maker = BatchMaker(self._strings)
+        end = min(cursor + limit, table.slots)
+        for handle in range(cursor, end):
+            if table.key(handle) is not None and table.is_ready(handle) and table.take_update(handle):
+                layout, state = table.layout(handle), table.state(handle)
+                is_first = self._is_enriched and not table.is_enriched(handle)
+                maker.add(layout, state, is_first_export=is_first, handle=(handle, table.serial(handle)))
+                self._reset[layout](state)
+        self._tally.rows += maker.rows
+        return maker.batches(), end if end < table.slots else None
+
+    def dump(self, cursor: int, limit: int) -> tuple[bytes, int | None]:
+        return self._keeper.dump(cursor, limit)
+
+    def restore(self, block: bytes, offset: float, *, is_continued: bool) -> tuple[int, int]:
+        return self._keeper.restore(block, offset, is_continued=is_continued)
+
+    def order_restored(self, limit: int) -> bool:
+        return self._keeper.order(limit)
 
     def statistics(self) -> KernelStatistics:
         return self._intake.statistics(

@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice, repeat
+from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from flowjoin._model.address_text import ipv4_text
@@ -89,12 +90,14 @@ class Dotted:
         prefix: written before it.
         suffix: written behind it.
         unset: written in the place of all three for 0.0.0.0; None for no such place.
+        counted: an octet with the number of its digits and dots stands right before them.
     """
 
     column: PackedColumn
     prefix: bytes = b""
     suffix: bytes = b""
     unset: bytes | None = None
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +152,10 @@ def texts_of(batch: FlowBatch, name: str, style: TextStyle, *, prefix: bytes = b
     column = batch.column(name)
     if not isinstance(column, DictionaryColumn) or column.element.data_type is not DataType.STRING:
         raise ValueError(f"{name} is no string")
-    try:
-        from flowjoin._kernel._writers import encode_texts
-    except ImportError:  # it was not built
+    compiled = _compiled()
+    if compiled is None:
         return Chosen(column.codes, encode_texts_plainly(column.dictionary, prefix, style))
-    return Chosen(column.codes, encode_texts(column.dictionary, prefix, style))  # type: ignore[arg-type]  # strings
+    return Chosen(column.codes, compiled.encode_texts(column.dictionary, prefix, style))
 
 
 def encode_texts_plainly(values: Iterable[Any], prefix: bytes, style: TextStyle) -> list[bytes]:
@@ -206,7 +208,9 @@ def chosen_of(batch: FlowBatch, name: str, function: Callable[[Any], str], *, pr
         codes, values = column.buffer, range(_OCTET_VALUES)
     else:
         codes, values = column.distinct()
-    return Chosen(codes, [prefix + function(value).encode() for value in values])
+    texts = [prefix + function(value).encode() for value in values]
+    compiled = _compiled()
+    return Chosen(codes, texts if compiled is None else compiled.pack_texts(texts))
 
 
 def rows_per_slice(rows_when_plain: int) -> int:
@@ -232,7 +236,8 @@ def write_rows(pieces: Sequence[Piece], rows: int, first: int = 0, last: int | N
         raise ValueError(f"rows {first} to {last} of {rows}")
     for piece in pieces:
         _check(piece, rows)
-    return (_compiled() or write_rows_plainly)(pieces, rows, first, last)
+    compiled = _compiled()
+    return (write_rows_plainly if compiled is None else compiled.write_rows)(pieces, rows, first, last)
 
 
 def write_rows_plainly(pieces: Sequence[Piece], rows: int, first: int, last: int) -> tuple[bytes, array[int]]:
@@ -244,12 +249,12 @@ def write_rows_plainly(pieces: Sequence[Piece], rows: int, first: int, last: int
     return b"".join(written), array("Q", accumulate(map(len, written)))
 
 
-def _compiled() -> Callable[[Sequence[Piece], int, int, int], tuple[bytes, array[int]]] | None:
+def _compiled() -> ModuleType | None:
     try:
-        from flowjoin._kernel._writers import write_rows as compiled
+        from flowjoin._kernel import _writers
     except ImportError:  # it was not built
         return None
-    return compiled
+    return _writers
 
 
 def _check(piece: Piece, rows: int) -> None:
@@ -303,4 +308,5 @@ def _dotted(piece: Dotted, addresses: Iterable[bytes]) -> Iterator[bytes]:
         if piece.unset is not None and not any(address):
             yield piece.unset
         else:
-            yield piece.prefix + ipv4_text(address).encode() + piece.suffix
+            text = ipv4_text(address).encode()
+            yield piece.prefix + bytes([len(text)] * piece.counted) + text + piece.suffix

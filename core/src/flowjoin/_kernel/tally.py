@@ -22,6 +22,7 @@ class Tally:
         "flows_evicted",
         "flows_exported_last",
         "flows_given_up",
+        "flows_restored",
         "http_vals_replaced",
         "records_created",
         "records_merged",
@@ -41,6 +42,7 @@ class Tally:
         self.flows_created = 0
         self.flows_exported_last = 0
         self.flows_given_up = 0
+        self.flows_restored = 0
         self.flows_evicted = 0
         self.rows = 0
         self.counters_clamped = 0

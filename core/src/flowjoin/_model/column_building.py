@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from operator import eq
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from flowjoin._model.address_text import pack_ipv4, pack_ipv6, pack_mac
 from flowjoin._model.columns import (
     NUMBER_FORMATS,
+    Buffer,
     CodedValues,
     Column,
     DictionaryColumn,
@@ -30,6 +34,7 @@ _PACKERS: Final[dict[DataType, Callable[[str], bytes]]] = {
     DataType.IPV6_ADDRESS: pack_ipv6,
     DataType.MAC_ADDRESS: pack_mac,
 }
+_OCTET_VALUES: Final = 256
 _SHOWN_CHARACTERS: Final = 60  # of a refused value: enough to find it by
 
 
@@ -76,11 +81,22 @@ def join_columns(columns: Sequence[Column]) -> Column:
     if all(part.dictionary is first.dictionary for part in parts):
         return DictionaryColumn(first.element, b"".join(part.codes for part in parts), first.dictionary)
     index: dict[Value, int] = {}
-    codes = array("I")
+    codes = bytearray()
     for part in parts:
-        merged = [index.setdefault(value, len(index)) for value in part.dictionary]
-        codes.extend(map(merged.__getitem__, part.codes.tolist()))
+        codes += _recoded(part.codes, [index.setdefault(value, len(index)) for value in part.dictionary])
     return DictionaryColumn(first.element, codes, tuple(index))
+
+
+def _recoded(codes: memoryview, numbers: Sequence[int]) -> Buffer:
+    """Codes in the place of codes; without an object for each where they are few, as they mostly are."""
+    if all(map(eq, numbers, count())):
+        return codes
+    if len(codes) < _OCTET_VALUES or max(numbers) >= _OCTET_VALUES:
+        return array("I", map(numbers.__getitem__, codes.tolist()))
+    lowest = slice(0 if sys.byteorder == "little" else codes.itemsize - 1, None, codes.itemsize)
+    made = bytearray(codes.nbytes)
+    made[lowest] = codes.tobytes()[lowest].translate(bytes(numbers) + bytes(_OCTET_VALUES - len(numbers)))
+    return made
 
 
 def _all_like(first: ColumnT, columns: Sequence[Column]) -> Sequence[ColumnT]:

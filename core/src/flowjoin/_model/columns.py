@@ -15,7 +15,7 @@ import itertools
 import sys
 from array import array
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Final, Self, TypeAlias, TypeVar, cast, overload
+from typing import Any, Final, Self, TypeAlias, TypeVar, cast, overload
 
 from flowjoin._model.address_text import ipv4_text, ipv6_text, mac_text
 from flowjoin._model.information_element import VARIABLE_LENGTH, DataType, InformationElement, Value
@@ -136,6 +136,10 @@ class CodedValues(_Values):
 
     def tolist(self) -> list[Value]:
         return list(map(self.dictionary.__getitem__, self.codes.tolist()))
+
+    def map(self, function: Callable[[Any], Value]) -> CodedValues:
+        """What the function makes of each row's value, called once per code."""
+        return CodedValues(self.codes, list(map(function, self.dictionary)))
 
     def take(self, indices: Sequence[int]) -> Self:
         return self._with_codes(_picked(self.codes, indices))

@@ -36,3 +36,17 @@ class Reason(enum.Enum):
     # limits on peers
     SESSION_LIMIT = "session_limit"
     HELD_LIMIT = "held_limit"  # early data that found no room to wait for its Template
+    # a TLS handshake (the connection is closed)
+    TLS_CERTIFICATE_MISSING = "tls_certificate_missing"
+    TLS_CERTIFICATE_UNTRUSTED = "tls_certificate_untrusted"  # not of the authorities we trust
+    TLS_CERTIFICATE_EXPIRED = "tls_certificate_expired"
+    TLS_CERTIFICATE_NOT_YET_VALID = "tls_certificate_not_yet_valid"
+    TLS_CERTIFICATE_PURPOSE = "tls_certificate_purpose"  # not for clients
+    TLS_CERTIFICATE_INVALID = "tls_certificate_invalid"  # whatever else verification minds
+    TLS_REFUSED_BY_PEER = "tls_refused_by_peer"  # the client minds our certificate
+    TLS_VERSION_UNSUPPORTED = "tls_version_unsupported"
+    TLS_NOT_SPOKEN = "tls_not_spoken"
+    TLS_HANDSHAKE_FAILED = "tls_handshake_failed"  # no cipher in common, and the like
+    TLS_HANDSHAKE_CUT = "tls_handshake_cut"  # the connection ended in it
+    TLS_HANDSHAKE_TIMEOUT = "tls_handshake_timeout"
+    TLS_HANDSHAKE_LIMIT = "tls_handshake_limit"  # it gave its place to one that waited

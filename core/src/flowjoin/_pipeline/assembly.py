@@ -21,7 +21,7 @@ from flowjoin._pipeline.intake_gate import IntakeGate
 from flowjoin._pipeline.lane import Lane
 from flowjoin._pipeline.lane_maker import LaneMaker
 from flowjoin._pipeline.lookups import Lookups, LookupSlot
-from flowjoin._pipeline.metrics import pipeline_metrics
+from flowjoin._pipeline.metrics import feed_metrics, pipeline_metrics
 from flowjoin._pipeline.outlets import Outlets
 from flowjoin._pipeline.sources import SourceStage
 from flowjoin._pipeline.spool.threads import InThread, in_thread
@@ -44,6 +44,7 @@ class Pipeline:
         gate: what connections wait at while rows wait that should leave first.
         bound: the configuration in force; a reload changes it.
         collector_statistics: gives the snapshots of the collectors that are open.
+        keeps_flows: flows stay in the table at the end, for the checkpoint.
         allow: says how many seconds what is going on may take; None, as long as it likes.
     """
 
@@ -61,6 +62,7 @@ class Pipeline:
     log: Logger
     gate: IntakeGate
     collector_statistics: Callable[[], Sequence[CollectorStatistics]] = tuple
+    keeps_flows: bool = False
     allow: Callable[[float | None], None] = lambda _seconds: None
 
     @property
@@ -138,9 +140,16 @@ def assemble(
         ConfigError: the state directory cannot be used.
     """
     instances = Instances(
-        state=state, logs=logs, metrics=metrics, compatibility=bound.config.compatibility, registry=bound.registry
+        state=state,
+        logs=logs,
+        metrics=metrics,
+        compatibility=bound.config.compatibility,
+        registry=bound.registry,
+        health=HealthTable(random),
+        config=lambda: pipeline.config,
     )
-    return _Assembly(bound, kernel, instances, random, clock, wall, run).assemble(is_replay)
+    pipeline = _Assembly(bound, kernel, instances, clock, wall, run).assemble(is_replay)
+    return pipeline
 
 
 @dataclass(slots=True)
@@ -148,13 +157,12 @@ class _Assembly:
     bound: BoundConfig
     kernel: Kernel
     instances: Instances
-    random: Callable[[], float]
     clock: Callable[[], float]
     wall: Callable[[], float]
     run: InThread
 
     def assemble(self, is_replay: bool) -> Pipeline:
-        health = HealthTable(self.random)
+        health = self.instances.health
         lookups = self._lookups(health)
         registry_of_lookups = Lookups(lookups)
         enrichers = self._enrichers(health, registry_of_lookups)
@@ -199,6 +207,7 @@ class _Assembly:
             gate=gate,
         )
         metrics.watch(lambda: pipeline_metrics(pipeline.books(), health.snapshot(), logs.lost))
+        metrics.watch(lambda: feed_metrics(len(outlets.feeds), outlets.feeds.dropped))
         return pipeline
 
     def _lookups(self, health: HealthTable) -> tuple[LookupSlot, ...]:

@@ -1,12 +1,14 @@
 """Makes batches of the size an exporter asked for; pure.
 
 Invariant: every row that went in comes out once, in order within its schema, and no batch is larger than
-``records`` rows (or than ``octets``, but for a single row).
+``records`` rows (or than ``octets``, but for a single row). Open batches together have no more than
+``most_octets`` and what came last: memory is bounded, however large a batch may become and however many are open.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_schema import FlowSchema
@@ -43,8 +45,10 @@ class _Open:
 class Batcher:
     """Gathers rows, one open batch per schema."""
 
-    def __init__(self, batching: Batching) -> None:
+    def __init__(self, batching: Batching, most_octets: float = inf) -> None:
+        """Gather as ``batching`` says, but close the largest open batch where all have more than ``most_octets``."""
         self._batching = batching
+        self._most_octets = most_octets
         self._open: dict[FlowSchema, _Open] = {}  # the oldest first row first
         self._groups = 0  # open batches ever begun
 
@@ -84,19 +88,22 @@ class Batcher:
                 continue
             stop = min(len(batch), start + self._batching.records - opened.rows)
             piece = batch if (start, stop) == (0, len(batch)) else batch.slice(start, stop)
-            if opened.octets + piece.octets > self._batching.octets:
+            most = min(self._batching.octets, self._most_octets)
+            if opened.octets + piece.octets > most:
                 if opened.rows:
                     steps.append(self._close(batch.schema))
                     continue
-                stop = start + max(1, len(piece) * self._batching.octets // piece.octets)
+                stop = start + max(1, int(len(piece) * most // piece.octets))
                 piece = piece.slice(0, stop - start)
             opened.pieces.append(piece)
             steps.append(Gathered(opened.group, piece))
             opened.rows += len(piece)
             opened.octets += piece.octets
             start = stop
-            if opened.rows >= self._batching.records or opened.octets >= self._batching.octets:
+            if opened.rows >= self._batching.records or opened.octets >= most:
                 steps.append(self._close(batch.schema))
+            while self.octets > self._most_octets:
+                steps.append(self._close(max(self._open, key=lambda schema: self._open[schema].octets)))
         return steps
 
     def open_batches(self) -> list[Gathered]:

@@ -60,6 +60,7 @@ class Books:
             "records_older": kernel.records_older,
             "records_rejected": sum(kernel.records_rejected.values()),
             "flows": kernel.flows_created,
+            "flows_restored": kernel.flows_restored,
             "flows_exported_last": kernel.flows_exported_last,
             "flows_given_up": kernel.flows_given_up,
             "flows_evicted": kernel.flows_evicted,
@@ -91,8 +92,9 @@ class Books:
         if kernel.records_received != accounted:
             yield f"{kernel.records_received} records were received, {accounted} are accounted for"
         flows = kernel.flows_exported_last + kernel.flows_given_up + kernel.flows_evicted + kernel.flows_held
-        if kernel.flows_created != flows:
-            yield f"{kernel.flows_created} flows were created, {flows} are accounted for"
+        if kernel.flows_created + kernel.flows_restored != flows:
+            told = f" and {kernel.flows_restored} restored" if kernel.flows_restored else ""
+            yield f"{kernel.flows_created} flows were created{told}, {flows} are accounted for"
         rows = kernel.rows + sum(self.source_rows.values())
         if self.rows != rows:
             yield f"{rows} rows came from the kernel and from sources, {self.rows} went on"
@@ -141,6 +143,7 @@ class Books:
                 "halves given up": kernel.flows_given_up,
                 "evicted": kernel.flows_evicted,
                 "held": kernel.flows_held,
+                "from the checkpoint": kernel.flows_restored,
             },
         )
         for name, rows in self.source_rows.items():

@@ -17,7 +17,7 @@ class State(enum.Enum):
 
     STARTING = "starting"
     OK = "ok"
-    DEGRADED = "degraded"  # failed, and is tried again
+    DEGRADED = "degraded"  # failed and is tried again, or works in part
     ENDED = "ended"
 
 
@@ -46,6 +46,7 @@ class Component:
         self.backoff = backoff
         self._state = State.STARTING
         self._problem = ""
+        self._impairment = ""
         self._failures = 0
 
     @property
@@ -62,22 +63,28 @@ class Component:
         self.opened()
         self.backoff.reset()
 
+    def impair(self, problem: str) -> None:
+        """It says itself that it works only in part; an empty problem, that it works again."""
+        self._impairment = problem
+
     def failed(self, cause: BaseException) -> None:
         """It does not work."""
+        self._impairment = ""
         self._state = State.DEGRADED
         self._problem = f"{type(cause).__name__}: {said_by(cause)}"
         self._failures += 1
 
     def ended(self) -> None:
         """It is over and will not be tried again."""
+        self._impairment = ""
         self._state = State.ENDED
 
     def health(self) -> ComponentHealth:
         """A snapshot."""
         return ComponentHealth(
             component=f"{self.kind}/{self.name}",
-            state=self._state,
-            problem=self._problem,
+            state=State.DEGRADED if self._impairment else self._state,
+            problem=self._problem or self._impairment,
             failures=self._failures,
         )
 
@@ -90,10 +97,17 @@ class HealthTable:
         self._components: list[Component] = []
 
     def add(self, kind: str, name: str) -> Component:
-        """A new row."""
+        """A new row, in the place of one of that name that is over."""
+        self._components = [row for row in self._components if (row.kind, row.name) != (kind, name)]
         component = Component(kind, name, Backoff(self._random))
         self._components.append(component)
         return component
+
+    def impair(self, kind: str, name: str, problem: str) -> None:
+        """Tell the rows of that name what its plugin says of itself."""
+        for row in self._components:
+            if (row.kind, row.name) == (kind, name):
+                row.impair(problem)
 
     def remove(self, name: str) -> None:
         """An exporter was taken out: forget its rows."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from flowjoin._config.model import ExporterEntry, PluginEntry
+from flowjoin._config.model import Config, ExporterEntry, PluginEntry
 from flowjoin._config.plugin_settings import BoundPlugin, placed
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError
+from flowjoin._pipeline.health import HealthTable
 from flowjoin._pipeline.lookups import Lookups
 from flowjoin._pipeline.plugin_context import InstanceContext
 from flowjoin._pipeline.state_directory import State
@@ -24,13 +26,19 @@ __all__ = ["Instances"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instances:
-    """What all instances of a run share."""
+    """What all instances of a run share.
+
+    Attributes:
+        config: gives the configuration in force.
+    """
 
     state: State
     logs: Logs
     metrics: Metrics
     compatibility: str
     registry: ElementRegistry
+    health: HealthTable
+    config: Callable[[], Config]
 
     def opener(
         self, kind: str, plugin: BoundPlugin[Any, Any], lookups: Lookups
@@ -53,6 +61,8 @@ class Instances:
             registry=self.registry,
             metrics=self.metrics,
             lookups=lookups,
+            asks_pod_labels=lambda: self.config().record_contents.pod_labels,
+            tell_impaired=partial(self.health.impair, kind, entry.name),
         )
         return (lambda: _Opening(plugin, context)), log
 

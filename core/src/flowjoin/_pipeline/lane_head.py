@@ -54,13 +54,14 @@ class Head:
         dead_lettered: rows that it will never accept, or that fail even alone.
         batches: batches that were settled, in one part or several.
         failures: calls of ``export`` that failed and left their rows unsettled.
+        retried: rows of those calls.
     """
 
     def __init__(self) -> None:
         self._parts: deque[Part] = deque()
         self.is_exporting = False
         self.octets = 0
-        self.delivered = self.dead_lettered = self.batches = self.failures = 0
+        self.delivered = self.dead_lettered = self.batches = self.failures = self.retried = 0
 
     @property
     def is_empty(self) -> bool:
@@ -113,6 +114,7 @@ class Head:
         assert self.is_exporting
         self.is_exporting = False
         self.failures += 1
+        self.retried += len(self._parts[0])
 
     def cut(self) -> None:
         """The part, which failed, becomes its two halves."""
@@ -124,6 +126,10 @@ class Head:
         assert not self.is_exporting
         self.dead_lettered += len(self._parts[0])
         self._leave_part()
+
+    def left(self) -> list[FlowBatch]:
+        """The rows that are not settled, part by part."""
+        return [part.rows() for part in self._parts]
 
     def give_up(self) -> int:
         """Forget the batch; gives how many of its rows were not settled."""

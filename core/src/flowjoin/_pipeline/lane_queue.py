@@ -52,6 +52,8 @@ class LaneBooks:
         spool_octets: size of the spool.
         batches: batches that were settled, in one part or several.
         failures: calls of ``export`` that failed and left their rows unsettled.
+        retried: rows of those calls, which go again: a row counts each time.
+        lag: seconds for which the oldest row that is held has waited.
     """
 
     rows_in: int
@@ -66,6 +68,8 @@ class LaneBooks:
     spooled: int = 0
     left: int = 0
     spool_octets: int = 0
+    retried: int = 0
+    lag: float = 0.0
 
     @property
     def is_balanced(self) -> bool:
@@ -82,7 +86,7 @@ class LaneBooks:
         """Once the lane is over: what is in its spool stays there, what is not is gone."""
         lost = self.held - self.spooled
         return dataclasses.replace(
-            self, dropped=self.dropped + lost, left=self.left + self.spooled, held=0, spooled=0, spool_octets=0
+            self, dropped=self.dropped + lost, left=self.left + self.spooled, held=0, spooled=0, spool_octets=0, lag=0.0
         )
 
 
@@ -91,7 +95,7 @@ class LaneQueue:
 
     def __init__(self, batching: Batching, bounds: LaneBounds, id_of: Callable[[int], str]) -> None:
         """Take a function that makes a batch's id from its sequence number."""
-        self._batcher = Batcher(batching)
+        self._batcher = Batcher(batching, bounds.octets // 2)
         self._bounds = bounds
         self._id_of = id_of
         self._sequence = 0
@@ -104,6 +108,11 @@ class LaneQueue:
     def change(self, batching: Batching) -> None:
         """Make batches of another size from now on; closed ones stay as they are."""
         self._batcher.change(batching)
+
+    @property
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed."""
+        return self._id_of(self._sequence)
 
     @property
     def held(self) -> int:
@@ -132,6 +141,7 @@ class LaneQueue:
             held=held,
             batches=self._head.batches,
             failures=self._head.failures,
+            retried=self._head.retried,
         )
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
@@ -154,6 +164,18 @@ class LaneQueue:
             self._closed_octets -= batch.octets
             self._head.load(batch)
         return self._head.begin()
+
+    def hand_on(self) -> list[FlowBatch]:
+        """Everything that is not settled, oldest first: it is another store's now, as if it had never come here."""
+        batches = self._head.left()
+        self._head.give_up()
+        batches += self._closed
+        self._closed.clear()
+        self._closed_rows = self._closed_octets = 0
+        while (opened := self._batcher.take(0.0, flush=True)) is not None:
+            batches.append(opened)
+        self._rows_in -= sum(map(len, batches))
+        return batches
 
     @property
     def head(self) -> Head:

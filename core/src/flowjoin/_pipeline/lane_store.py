@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Protocol
+from typing import Final, Protocol
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.lane_head import Part
@@ -19,6 +19,11 @@ class LaneStore(Protocol):
     """Takes batches at once, gives parts in order; what becomes of a part is told before the next is asked for."""
 
     @property
+    def is_durable(self) -> bool:
+        """Whether what it holds outlives the process."""
+        ...
+
+    @property
     def is_full(self) -> bool:
         """Whether the next batch would cost the oldest one."""
         ...
@@ -29,6 +34,11 @@ class LaneStore(Protocol):
         ...
 
     @property
+    def restored_since(self) -> float | None:
+        """When the oldest row came that an earlier run has left, on the lane's clock; None before that is known."""
+        ...
+
+    @property
     def deadline(self) -> float | None:
         """When ``begin`` gives something although it gives nothing now; None: when ``notify`` is called."""
         ...
@@ -36,6 +46,16 @@ class LaneStore(Protocol):
     @property
     def current(self) -> Part | None:
         """The part that is being exported."""
+        ...
+
+    @property
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed; before the first, with the number 0."""
+        ...
+
+    @property
+    def can_be_left(self) -> bool:
+        """Whether nothing stays behind when it is closed after ``hand_on``."""
         ...
 
     def books(self) -> LaneBooks:
@@ -78,15 +98,24 @@ class LaneStore(Protocol):
         """Write down what was settled."""
         ...
 
+    def hand_on(self) -> list[FlowBatch]:
+        """What it holds, to be put elsewhere; of a durable one nothing, which is only left when it is empty."""
+        ...
+
 
 class MemoryStore:
     """Keeps rows in memory: it promises nothing across a restart."""
+
+    restored_since: Final = None
+    is_durable: Final = False
+    can_be_left: Final = True
 
     def __init__(self, batching: Batching, bounds: LaneBounds, id_of: Callable[[int], str]) -> None:
         self._queue = LaneQueue(batching, bounds, id_of)
         self.put = self._queue.put
         self.books = self._queue.books
         self.keep = self._queue.head.keep
+        self.hand_on = self._queue.hand_on
         self.cut = self._queue.head.cut
 
     @property
@@ -104,6 +133,10 @@ class MemoryStore:
     @property
     def current(self) -> Part | None:
         return self._queue.head.current if self._queue.head.is_exporting else None
+
+    @property
+    def last_batch(self) -> str:
+        return self._queue.last_batch
 
     def opened(self, notify: Callable[[], None]) -> AbstractAsyncContextManager[object]:
         return nullcontext()

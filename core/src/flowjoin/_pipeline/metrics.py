@@ -14,7 +14,7 @@ from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.health import ComponentHealth, State
 from flowjoin._telemetry.metrics import counter_family, gauge_family
 
-__all__ = ["pipeline_metrics"]
+__all__ = ["feed_metrics", "pipeline_metrics"]
 
 _GAUGES: Final = {
     "sequence_lost": "Data Records missing now, over all sessions.",
@@ -38,6 +38,7 @@ _COUNTERS: Final = {
     "records_merged": "Data Records that changed a stored flow.",
     "records_older": "Data Records that ended no later than what their flow knew.",
     "flows_created": "Flows stored since the start.",
+    "flows_restored": "Flows stored out of the checkpoint of an earlier run.",
     "flows_exported_last": "Flows that left after their last export.",
     "flows_given_up": "Halves whose other half never came.",
     "flows_evicted": "Flows that left early at the limit of stored flows.",
@@ -74,10 +75,21 @@ def pipeline_metrics(books: Books, health: tuple[ComponentHealth, ...], lost_log
     sources = {name: float(rows) for name, rows in books.source_rows.items()}
     yield counter_family("source", "rows", "Rows that a source gave.", sources)
     degraded = {row.component: float(row.state is State.DEGRADED) for row in health}
-    yield gauge_family("component", "degraded", "1 while a component fails and is tried again.", degraded)
+    yield gauge_family(
+        "component",
+        "degraded",
+        "1 while a component fails and is tried again, or says that it works in part.",
+        degraded,
+    )
     failures = {row.component: float(row.failures) for row in health}
     yield counter_family("component", "failures", "How often a component failed.", failures)
     yield counter_family("telemetry", "lost_lines", "Lines that standard error did not take.", lost_log_lines)
+
+
+def feed_metrics(streams: int, dropped_rows: int) -> Iterator[Metric]:
+    """What those get who watch exported flows over HTTP; in no book."""
+    yield gauge_family("api", "streams", "Clients that watch exported flows.", float(streams))
+    yield counter_family("api", "stream_dropped_rows", "Rows that clients were too slow for.", float(dropped_rows))
 
 
 def _kernel_metrics(kernel: KernelStatistics) -> Iterator[Metric]:
@@ -95,6 +107,10 @@ def _lane_metrics(books: Books) -> Iterator[Metric]:
     for outcome, documentation in _OUTCOMES.items():
         samples = {name: float(getattr(lane, outcome)) for name, lane in books.lanes.items()}
         yield counter_family("lane", f"{outcome}_rows", documentation, samples)
+    retried = {name: float(lane.retried) for name, lane in books.lanes.items()}
+    yield counter_family("lane", "retried_rows", "Rows of exports that failed, to be tried again.", retried)
+    lag = {name: round(lane.lag, 3) for name, lane in books.lanes.items()}
+    yield gauge_family("lane", "lag_seconds", "How long the oldest row that is held has waited.", lag)
     rows_in = {name: float(lane.rows_in) for name, lane in books.lanes.items()}
     yield counter_family("lane", "rows", "Rows given to a lane.", rows_in)
     held = {name: float(lane.held) for name, lane in books.lanes.items()}

@@ -28,6 +28,8 @@ class InstanceContext:
     Attributes:
         plugin: the ``type`` in the configuration; the component of its metrics' names.
         lookups: those it may ask.
+        asks_pod_labels: whether the configuration in force wants Pods' labels.
+        tell_impaired: tells the table of health.
     """
 
     plugin: str
@@ -40,6 +42,17 @@ class InstanceContext:
     registry: ElementRegistry
     metrics: Metrics
     lookups: Lookups
+    asks_pod_labels: Callable[[], bool]
+    tell_impaired: Callable[[str], None]
+
+    @property
+    def wants_pod_labels(self) -> bool:
+        """Whether ``recordContents.podLabels`` is on now."""
+        return self.asks_pod_labels()
+
+    def impaired(self, problem: str) -> None:
+        """Say that it works only in part; an empty problem, that it works again."""
+        self.tell_impaired(problem)
 
     def counter(self, name: str, documentation: str) -> Counter:
         """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""

@@ -8,19 +8,21 @@ table, the lanes deliver within ``shutdownGracePeriod``. A second signal cancels
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from math import inf
 
 import trio
 
+from flowjoin._certificates.authority import Authority
 from flowjoin._collector.config import CollectorConfig, CollectorLimits
 from flowjoin._collector.process import CollectorGroup, open_collector
 from flowjoin._config.endpoint import Endpoint
-from flowjoin._config.model import Config
+from flowjoin._config.model import Collector, Config
 from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.books import Books
+from flowjoin._pipeline.certificates import open_collector_tls, open_own_authority
 from flowjoin._pipeline.enrichment import EnricherSlot
 from flowjoin._pipeline.lane_keeper import LaneKeeper
 from flowjoin._pipeline.lookups import LookupSlot
@@ -31,6 +33,7 @@ __all__ = ["CLOSING_SECONDS", "Outcome", "Stop", "open_stages", "run_pipeline", 
 
 CLOSING_SECONDS = 3.0  # beyond the grace period, for what is cancelled to close
 _WAIT_FOR_TABLES_SECONDS = 30.0  # look-ups and enrichers: after that rows pass them and are counted
+_WAIT_FOR_EXPORTERS_SECONDS = 10.0  # before it is said that all is ready
 _LAST_MESSAGES_SECONDS = 2.0  # what has arrived when intake stops
 _BOOKS_INTERVAL_SECONDS = 60.0
 _PATIENCE_SHARE = 0.5  # of the grace period: working lanes are waited for while the table leaves
@@ -73,10 +76,12 @@ class Outcome:
 
     Attributes:
         books: at the end.
-        is_complete: every ready flow left the table, and every row its lane, or it is in a spool.
+        has_left_the_table: every ready flow did, as far as it went.
+        is_complete: and every row its lane, or it is in a spool.
     """
 
     books: Books
+    has_left_the_table: bool
     is_complete: bool
 
     @property
@@ -111,6 +116,7 @@ async def run_pipeline(
     *,
     companions: Sequence[Companion] = (),
     reloader: Reloader | None = None,
+    namespace: str = "flow-aggregator",
 ) -> Outcome:
     """Run until told to stop.
 
@@ -121,6 +127,7 @@ async def run_pipeline(
         companions: run beside the pipeline from the moment it is ready, with the bound addresses; cancelled
             when intake stops.
         reloader: changes the pipeline while messages come in.
+        namespace: of the Pod we run in, for the name in a certificate of our own.
 
     Raises:
         BindError: an address cannot be had.
@@ -128,17 +135,10 @@ async def run_pipeline(
     has_left_the_table = False
     with stop.scope:
         async with AsyncExitStack() as stack:
+            authority = await stack.enter_async_context(open_own_authority(pipeline, namespace))
             groups = [
-                await stack.enter_async_context(
-                    open_collector(
-                        each,
-                        ingest=pipeline.ingest,
-                        close_session=pipeline.kernel.close_session,
-                        wait_until_ready=pipeline.gate.wait_open,
-                        log=pipeline.logs.logger(component="collectors", name=f"{each.protocol} {each.address}"),
-                    )
-                )
-                for each in _collector_configs(config)
+                await stack.enter_async_context(_open_collector(pipeline, each, index, authority))
+                for index, each in enumerate(config.collectors)
             ]
             pipeline.collector_statistics = lambda: [item for group in groups for item in group.statistics()]
             async with open_stages(pipeline, stop) as keeper:
@@ -150,10 +150,12 @@ async def run_pipeline(
                 pipeline.allow(None)  # whole tables leave at their own pace
                 patience = pipeline.config.shutdown_grace_period * _PATIENCE_SHARE
                 pipeline.outlets.be_patient_until(trio.current_time() + patience)
-                await pipeline.aggregation.finish()
+                await (pipeline.aggregation.flush() if pipeline.keeps_flows else pipeline.aggregation.finish())
                 has_left_the_table = True
     books = pipeline.books()
-    return Outcome(books=books, is_complete=has_left_the_table and not books.unkept)
+    return Outcome(
+        books=books, has_left_the_table=has_left_the_table, is_complete=has_left_the_table and not books.unkept
+    )
 
 
 @asynccontextmanager
@@ -207,7 +209,7 @@ async def _take_in(
                         beside.start_soon(source.run, name=f"source {source.name}")
                     for companion in companions:
                         beside.start_soon(companion, addresses)
-                    pipeline.log.info("ready", addresses=[str(address) for address in addresses])
+                    beside.start_soon(_tell_ready, pipeline, groups)
                     await stop.wait()
                     pipeline.log.info("stopping")
                     pipeline.allow(pipeline.config.shutdown_grace_period + CLOSING_SECONDS)
@@ -216,6 +218,17 @@ async def _take_in(
                     group.stop_intake()
                 collecting.deadline = trio.current_time() + _LAST_MESSAGES_SECONDS
         working.cancel_scope.cancel()
+
+
+async def _tell_ready(pipeline: Pipeline, groups: Sequence[CollectorGroup]) -> None:
+    """Once every exporter is open or has failed once; records come in meanwhile, because no lane delays them."""
+    lanes = pipeline.outlets.lanes
+    with trio.move_on_after(_WAIT_FOR_EXPORTERS_SECONDS):
+        for lane in lanes:
+            await lane.wait_tried()
+    addresses = [f"{item.protocol}://{item.address}" for group in groups for item in group.statistics()]
+    waiting = [lane.name for lane in lanes if not lane.is_open]
+    pipeline.log.info("ready", addresses=addresses, **({"exporters_not_open": waiting} if waiting else {}))
 
 
 async def _tell_books(pipeline: Pipeline) -> None:
@@ -243,12 +256,30 @@ async def _wait_tried(slots: Sequence[LookupSlot] | Sequence[EnricherSlot], stop
         nursery.cancel_scope.cancel()
 
 
-def _collector_configs(config: Config) -> Iterable[CollectorConfig]:
-    limits = CollectorLimits(
-        sessions=config.limits.sessions,
-        idle_timeout=config.limits.session_idle,
-        receive_buffer_octets=config.limits.receive_buffer,
+@asynccontextmanager
+async def _open_collector(
+    pipeline: Pipeline, collector: Collector, index: int, authority: Authority | None
+) -> AsyncIterator[CollectorGroup]:
+    log = pipeline.logs.logger(component="collectors", name=f"{collector.protocol} {collector.address}")
+    limits = pipeline.config.limits
+    config = CollectorConfig(
+        protocol=collector.protocol,
+        address=collector.address,
+        limits=CollectorLimits(
+            sessions=limits.sessions,
+            idle_timeout=limits.session_idle,
+            receive_buffer_octets=limits.receive_buffer,
+        ),
     )
-    for collector in config.collectors:
-        assert collector.protocol != "tls", "refused when the configuration was read"
-        yield CollectorConfig(protocol=collector.protocol, address=collector.address, limits=limits)
+    async with (
+        open_collector_tls(pipeline, collector, index, authority, log) as tls,
+        open_collector(
+            config,
+            ingest=pipeline.ingest,
+            close_session=pipeline.kernel.close_session,
+            wait_until_ready=pipeline.gate.wait_open,
+            log=log,
+            tls=tls,
+        ) as group,
+    ):
+        yield group

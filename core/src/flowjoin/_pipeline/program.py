@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import gc
 import random
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import trio
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
-from flowjoin._kernel.interface import RemembersTemplates
+from flowjoin._kernel.interface import KeepsFlows, RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.assembly import Pipeline, assemble
+from flowjoin._pipeline.books import Books
+from flowjoin._pipeline.checkpoint import Checkpoint
+from flowjoin._pipeline.cluster_identity import with_cluster_uuid
 from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.figures import PipelineFigures
 from flowjoin._pipeline.kernel_factory import form_of, make_kernel
+from flowjoin._pipeline.lookups import Lookups
+from flowjoin._pipeline.loop_clock import LoopClock
 from flowjoin._pipeline.process import CLOSING_SECONDS, Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.reload import ConfigurationFile, Reloader
 from flowjoin._pipeline.spool.places import orphan_spools
@@ -43,7 +47,6 @@ def run_program(
     environment: Mapping[str, str],
     logs: Logs,
     companions: Sequence[Companion] = (),
-    errors: TextIO | None = None,
     file: ConfigurationFile | None = None,
 ) -> int:
     """Run until a signal says stop, print the books, give the exit code.
@@ -69,14 +72,24 @@ def run_program(
         )
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
-        for name in orphan_spools(directory, {plugin.entry.name for plugin in bound.exporters}):
-            problem = "no exporter has this name; flowjoin spool resend sends it to another"
+        for name in orphan_spools(directory, _with_spool(bound)):
+            problem = "no exporter with a spool has this name; flowjoin spool resend sends it to another"
             log.warning("spool_orphaned", spool=name, problem=problem)
-        out = sys.stderr if errors is None else errors
         running: list[Pipeline] = []
         early = EarlySignals()
         early.note()
-        main = partial(_main, bound, state, logs, form, companions, running, file=file, early=early, out=out)
+        main = partial(
+            _main,
+            bound,
+            state,
+            logs,
+            form,
+            companions,
+            running,
+            file=file,
+            early=early,
+            namespace=environment.get("POD_NAMESPACE") or "flow-aggregator",
+        )
         try:
             outcome = trio.run(main)
         except BaseException as exc:
@@ -85,19 +98,26 @@ def run_program(
                 logs.report_suppressed(everything=True)
                 log.error("core_failed", problem=f"{type(bug).__name__}: {bug}", hint="this is a bug of flowjoin")
                 for pipeline in running:
-                    print(pipeline.books().table(), file=out)
+                    _tell_books(pipeline.books(), logs)
             raise
         for problem in outcome.books.imbalances():
             log.error("books_do_not_balance", problem=problem)
         logs.report_suppressed(everything=True)
+        if logs.format == "json":
+            _tell_books(outcome.books, logs)
         log.info(
             "stopped",
             exit_code=outcome.exit_code,
             rows_undelivered=outcome.books.undelivered,
             rows_in_no_spool=outcome.books.unkept,
         )
-        print(outcome.books.table(), file=out)
+        if logs.format == "console":
+            _tell_books(outcome.books, logs)
         return outcome.exit_code
+
+
+def _with_spool(bound: BoundConfig) -> set[str]:
+    return {plugin.entry.name for plugin in bound.exporters if plugin.entry.spool != "none"}
 
 
 def _leaves(exc: BaseException) -> Iterator[BaseException]:
@@ -106,6 +126,14 @@ def _leaves(exc: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield exc
+
+
+def _tell_books(books: Books, logs: Logs) -> None:
+    """For whom the log is: a table, or one line of it."""
+    if logs.format == "console":
+        logs.text(books.table())
+    else:
+        logs.statement("books", {"component": "core", **books.facts()})
 
 
 async def _main(
@@ -118,8 +146,9 @@ async def _main(
     *,
     file: ConfigurationFile | None,
     early: EarlySignals,
-    out: TextIO,
+    namespace: str,
 ) -> Outcome:
+    state = await with_cluster_uuid(bound, state, logs)
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
         bound,
@@ -128,7 +157,7 @@ async def _main(
         logs=logs,
         metrics=Metrics(),
         random=random.random,
-        clock=trio.current_time,
+        clock=LoopClock(),  # the books are told after the loop too
     )
     gc.freeze()  # what start-up made stays: the collector need not walk it again and again, ten milliseconds each time
     running.append(pipeline)  # for its books, whatever becomes of it
@@ -138,7 +167,7 @@ async def _main(
         stall_seconds=bound.config.limits.stall,
         plugins=lambda: _plugin_names(pipeline.bound),
         is_saving=lambda: any(lane.is_saving for lane in pipeline.outlets.all_lanes),
-        last_words=lambda: print(pipeline.books().table(), file=out, flush=True),
+        last_words=lambda: _tell_books(pipeline.books(), logs),
         log=pipeline.log,
     )
     pipeline.allow = watchdog.allow
@@ -146,6 +175,7 @@ async def _main(
     if state.directory is not None and isinstance(kernel, RemembersTemplates):
         memory = TemplateMemory(state.directory, kernel, log=pipeline.log, clock=trio.current_time, wall=time.time)
         memory.restore()
+    checkpoint = _checkpoint(pipeline, state)
     async with trio.open_nursery() as nursery:
         await nursery.start(
             partial(watch_signals, stop, pipeline.log, reload=None if reloader is None else reloader.wish)
@@ -158,14 +188,50 @@ async def _main(
             nursery.start_soon(memory.keep, name="templates")
         figures = PipelineFigures(pipeline)
         log = logs.logger(component="api")
-        await nursery.start(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        serve = partial(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        await nursery.start(partial(serve, lookups=Lookups(pipeline.lookups)))
+        if checkpoint is not None:
+            await checkpoint.restore()
+            nursery.start_soon(checkpoint.keep, name="checkpoint")
         outcome = await run_pipeline(
-            pipeline, bound.config, stop, companions=(*companions, figures.while_ready), reloader=reloader
+            pipeline,
+            bound.config,
+            stop,
+            companions=(*companions, figures.while_ready),
+            reloader=reloader,
+            namespace=namespace,
         )
         nursery.cancel_scope.cancel()
     if memory is not None:
         await memory.save()
+    if checkpoint is not None and outcome.has_left_the_table:
+        await checkpoint.save(is_last=True)
     return outcome
+
+
+def _checkpoint(pipeline: Pipeline, state: State) -> Checkpoint | None:
+    """What keeps the flow table, where it is wanted and can be had."""
+    wanted, kernel = pipeline.config.checkpoint, pipeline.kernel
+    if wanted == "none" or not isinstance(kernel, KeepsFlows):
+        return None
+    if state.directory is None:
+        pipeline.log.warning("checkpoint_unavailable", problem="there is no state directory to keep it in")
+        return None
+    pipeline.keeps_flows = True
+    checkpoint = Checkpoint(
+        state,
+        kernel,
+        flows_per_slice=pipeline.kernel.flows_per_slice,
+        interval=wanted.interval,
+        max_age=wanted.max_age,
+        lanes=lambda: {lane.name: lane.last_batch for lane in pipeline.outlets.all_lanes},
+        component=pipeline.health.add("checkpoint", "flows"),
+        log=pipeline.log,
+        clock=trio.current_time,
+        wall=time.time,
+    )
+    pipeline.metrics.watch(checkpoint.metrics)
+    return checkpoint
 
 
 async def _bound_second_wish(stop: Stop, watchdog: Watchdog) -> None:

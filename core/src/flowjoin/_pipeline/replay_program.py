@@ -16,6 +16,7 @@ from flowjoin._model.errors import DecodeError
 from flowjoin._pipeline.assembly import assemble
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.kernel_factory import make_kernel
+from flowjoin._pipeline.loop_clock import LoopClock
 from flowjoin._pipeline.process import Stop, open_stages
 from flowjoin._pipeline.replay import Replay
 from flowjoin._pipeline.state_directory import State, open_state
@@ -91,7 +92,7 @@ async def _main(
         logs=logs,
         metrics=Metrics(),
         random=random.random,
-        clock=trio.current_time,
+        clock=LoopClock(),
         is_replay=True,
     )
     replay = Replay(kernel, pipeline.ingest, pipeline.aggregation.expire)

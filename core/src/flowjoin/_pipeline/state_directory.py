@@ -1,6 +1,7 @@
 """Where a flowjoin keeps what must outlive it, and who it is.
 
-``lock`` keeps a second process out; ``instance-id`` and ``cluster-uuid`` are made once; ``epoch`` is raised, and on
+``lock`` keeps a second process out; ``instance-id`` and ``cluster-uuid`` are made once; ``cluster-uuid-told``
+is what a cluster said of itself; ``epoch`` is raised, and on
 the disk, before a batch gets an id, so that an id never names other rows. Each instance of a plugin has a directory
 of its own below ``<list>/<name>``.
 """
@@ -8,6 +9,7 @@ of its own below ``<list>/<name>``.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import tempfile
@@ -15,13 +17,17 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from flowjoin._model.errors import ConfigError
 
 __all__ = ["State", "existing_directory", "find_directory", "is_state_directory", "open_state", "write_durably"]
 
-_USUAL_PLACE = Path("/var/lib/flowjoin")
-_STATE_FILES = ("instance-id", "epoch")  # what lies at the top of each
+_USUAL_PLACE: Final = Path("/var/lib/flowjoin")
+_TOLD: Final = "cluster-uuid-told"
+_PID_OCTETS: Final = 20
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_STATE_FILES: Final = ("instance-id", "epoch")  # what lies at the top of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,47 @@ class State:
         except OSError as exc:
             raise _unusable(self.directory, exc) from exc
         return own
+
+    def last_epoch(self) -> int:
+        """The last that this instance took, also by a later ``next_epoch``; blocking.
+
+        Raises:
+            OSError: it cannot be read.
+            ValueError: what is there is no number.
+        """
+        if self.directory is None:
+            return self.epoch
+        return int((self.directory / "epoch").read_text(encoding="ascii"))
+
+    def told_as(self, cluster_uuid: str) -> State:
+        """The same state in the cluster of that UUID, kept for starts at which the cluster cannot be asked; blocking.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        known = self.told_cluster_uuid()
+        if self.directory is not None and (known is None or known.cluster_uuid != cluster_uuid):
+            try:
+                write_durably(self.directory / _TOLD, f"{cluster_uuid}\n".encode())
+            except OSError as exc:
+                raise _unusable(self.directory, exc) from exc
+        return replace(self, cluster_uuid=cluster_uuid)
+
+    def told_cluster_uuid(self) -> State | None:
+        """The same state in the cluster that was last told; None where none ever was; blocking.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        if self.directory is None or not (self.directory / _TOLD).exists():
+            return None
+        try:
+            text = (self.directory / _TOLD).read_text(encoding="ascii").strip()
+            return replace(self, cluster_uuid=str(uuid.UUID(text)))
+        except OSError as exc:
+            raise _unusable(self.directory, exc) from exc
+        except ValueError:
+            raise _damaged(self.directory / _TOLD, "a UUID") from None
 
     def next_epoch(self) -> State:
         """The same state with an epoch of its own, on the disk; blocking.
@@ -137,19 +184,21 @@ def open_state(directory: Path | None) -> Iterator[State]:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    with (directory / "lock").open("a+", encoding="ascii") as file:
+    with open(directory / "lock", "r+b", opener=_opened_or_made) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.seek(0)
-            owner = file.read(20).strip()
+            owner = file.read(_PID_OCTETS).decode("ascii", errors="replace").strip()
             who = f"process {owner}" if owner.isdigit() else "another process"
             problem = f"{directory} is in use by {who}: stop it, or give each its own stateDirectory"
             raise ConfigError(problem, path="stateDirectory") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        with contextlib.suppress(OSError):  # a full disk: it is only for people
+            os.pwrite(file.fileno(), f"{os.getpid()}\n".ljust(_PID_OCTETS).encode(), 0)
         yield
+
+
+def _opened_or_made(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o644)
 
 
 def _made_once(path: Path, fresh: str) -> str:
@@ -170,8 +219,24 @@ def _raised_epoch(path: Path) -> int:
         if not (text.isascii() and text.isdigit()):
             raise _damaged(path, "a number")
         epoch = int(text) + 1
-    write_durably(path, f"{epoch}\n".encode())
+    octets = f"{epoch}\n".encode()
+    try:
+        write_durably(path, octets)
+    except OSError as exc:
+        if exc.errno not in _FULL or epoch == 1:
+            raise
+        _overwrite(path, octets)
     return epoch
+
+
+def _overwrite(path: Path, octets: bytes) -> None:
+    """Where the old octets are, which a full disk has room for: whoever empties the spool must be able to start."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, octets, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_durably(path: Path, octets: bytes) -> None:

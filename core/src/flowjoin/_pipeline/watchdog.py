@@ -4,7 +4,7 @@ A plugin that computes or waits without awaiting stops everything: collectors, l
 while it closes keeps a process alive that was told to end. Neither can be interrupted from inside; so the process ends
 with 1, the spool as it is after any other sudden end: whole.
 
-Code that holds Python's global lock all the while stops this thread too, which is then as blind as the rest.
+Code that holds Python's global lock all the while stops this thread too; then the last resort ends the process.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final
 
 import trio
 
+from flowjoin._pipeline.last_resort import LastResort
 from flowjoin._pipeline.stall import LOOK_SECONDS, StallWatch, Verdict
 from flowjoin.api._types import Logger
 
@@ -56,6 +57,7 @@ class Watchdog:
             end: ends the process, whatever its threads do.
         """
         self._watch = StallWatch(stall_seconds)
+        self._last_resort = LastResort(stall_seconds)
         self._plugins = plugins
         self._is_saving = is_saving
         self._last_words = last_words
@@ -74,17 +76,19 @@ class Watchdog:
     async def run(self) -> None:
         """Show that the loop turns, until cancelled."""
         self._root = trio.lowlevel.current_root_task()
-        self._thread.start()
-        try:
-            while True:
-                self._beats += 1
-                await trio.sleep(LOOK_SECONDS)
-        finally:
-            self._is_over.set()
+        with self._last_resort.running():
+            self._thread.start()
+            try:
+                while True:
+                    self._beats += 1
+                    await trio.sleep(LOOK_SECONDS)
+            finally:
+                self._is_over.set()
 
     def _run(self) -> None:
         before = time.monotonic()
         while not self._is_over.wait(LOOK_SECONDS):
+            self._last_resort.put_off()
             now = time.monotonic()
             verdict = self._watch.look(self._beats, now - before, is_saving=self._is_saving())
             before = now

@@ -8,9 +8,10 @@ So the list is made here and given to stevedore, which imports from it (``loader
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from flowjoin._config import antrea
 from flowjoin._model.errors import PluginLoadError
 from flowjoin._model.nearest import nearest
 
@@ -72,10 +73,7 @@ def choose_plugins(names: Sequence[str], installed: Sequence[InstalledPlugin]) -
             case [plugin]:
                 chosen[name] = plugin
             case []:
-                hint = did_you_mean(name, [plugin.name for plugin in installed])
-                raise PluginLoadError(
-                    f"is not installed{hint}: pip install flowjoin-{name.replace('_', '-')}", plugin=name
-                )
+                raise PluginLoadError(_what_to_do(name, {plugin.name for plugin in installed}), plugin=name)
             case [first, *_] as several:
                 brought = " and ".join(f"{plugin.distribution} {plugin.version}" for plugin in several)
                 raise PluginLoadError(
@@ -85,6 +83,19 @@ def choose_plugins(names: Sequence[str], installed: Sequence[InstalledPlugin]) -
                     version=first.version,
                 )
     return chosen
+
+
+def _what_to_do(name: str, installed: Collection[str]) -> str:
+    """The nearest name first: nobody should be sent to install what is only a mistake in writing."""
+    near = nearest(name, {*installed, *antrea.EXPORTER_TYPES})
+    if near is None or near == name:
+        return f"is not installed: pip install {_distribution_of(name)}"
+    is_there = "" if near in installed else f" (then: pip install {_distribution_of(near)})"
+    return f"is not installed; did you mean {near!r}?{is_there}"
+
+
+def _distribution_of(name: str) -> str:
+    return f"flowjoin-{name.replace('_', '-')}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

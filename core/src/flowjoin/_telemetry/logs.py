@@ -62,6 +62,7 @@ class Logs:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.level: LogLevel = level
+        self.format: LogFormat = log_format
         self._writer = _StreamWriter(stream if stream is not None else sys.stderr)
         self._limit = RateLimit()
         self._clock = clock
@@ -78,6 +79,7 @@ class Logs:
     def change(self, level: LogLevel, log_format: LogFormat) -> None:
         """Write otherwise from now on; loggers that were handed out follow."""
         self.level = level
+        self.format = log_format
         self._processors[-1] = _RENDER[log_format]
 
     @property
@@ -97,6 +99,18 @@ class Logs:
             context_class=dict,
         )
         return cast(FilteringBoundLogger, logger.bind(**facts))
+
+    def statement(self, event: str, facts: Mapping[str, object]) -> None:
+        """A line that is written whatever the level: what the program owes at its end."""
+        entry: Any = {**facts, "event": event, "level": "info"}
+        for processor in self._processors[2:]:
+            entry = processor(None, "info", entry)
+        self._writer.line(entry)
+
+    def text(self, text: str) -> None:
+        """Lines for people, as they are; only where the log is for people."""
+        assert self.format == "console", "a program reads these lines"
+        self._writer.line(text)
 
     def report_suppressed(self, *, everything: bool = False) -> None:
         """Tell what was suppressed and has not been told by a later line."""

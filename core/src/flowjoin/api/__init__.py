@@ -23,8 +23,11 @@ from flowjoin._model.information_element import (
     MergeRule,
     Value,
 )
+from flowjoin.api._cluster import AccessReview, CertificateObject, CertificateStore, StoredCertificate, User
 from flowjoin.api._hookspecs import hookimpl
 from flowjoin.api._lookups import (
+    ClientCredentials,
+    ClientCredentialsLookup,
     Node,
     NodeLookup,
     Pod,
@@ -38,6 +41,7 @@ from flowjoin.api._lookups import (
 from flowjoin.api._settings import Bounds, Duration, Key, Octets, Secret
 from flowjoin.api._types import (
     API_VERSION,
+    AskClusterUuid,
     Batching,
     Counter,
     Enricher,
@@ -53,9 +57,15 @@ from flowjoin.api._types import (
 __all__ = [
     "API_VERSION",
     "VARIABLE_LENGTH",
+    "AccessReview",
     "AddressFamily",
+    "AskClusterUuid",
     "Batching",
     "Bounds",
+    "CertificateObject",
+    "CertificateStore",
+    "ClientCredentials",
+    "ClientCredentialsLookup",
     "ConfigError",
     "Counter",
     "DataType",
@@ -97,6 +107,8 @@ __all__ = [
     "ServiceLookup",
     "ServicePort",
     "SourceType",
+    "StoredCertificate",
+    "User",
     "Value",
     "hookimpl",
 ]

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 __all__ = [
+    "ClientCredentials",
+    "ClientCredentialsLookup",
     "Node",
     "NodeLookup",
     "Pod",
@@ -98,6 +100,34 @@ class PolicyRule:
     policy_uid: str = ""
     rule_name: str = ""
     rule_action: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCredentials:
+    """What a client of the flow aggregator shows, and whom it trusts: PEM texts.
+
+    Attributes:
+        ca: certificates of the authorities that the aggregator's certificate is verified with.
+        certificate: the client's, with its chain.
+        key: the client's private key; never shown.
+    """
+
+    ca: str
+    certificate: str
+    key: str = field(repr=False)
+
+
+@runtime_checkable
+class ClientCredentialsLookup(Protocol):
+    """The certificates that the flow aggregator publishes for its clients."""
+
+    async def client_credentials(self) -> ClientCredentials:
+        """As they are published now: ask at each connection, for they are rotated.
+
+        Raises:
+            PluginError: they cannot be had now; the sentence says which.
+        """
+        ...
 
 
 @runtime_checkable

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
@@ -14,6 +14,7 @@ from flowjoin._model.information_element import Value
 
 __all__ = [
     "API_VERSION",
+    "AskClusterUuid",
     "Batching",
     "Counter",
     "Enricher",
@@ -85,6 +86,18 @@ class PluginContext(Protocol):
         """Every Information Element this program knows."""
         ...
 
+    @property
+    def wants_pod_labels(self) -> bool:
+        """Whether ``recordContents.podLabels`` is on now; a reload may change it."""
+        ...
+
+    def impaired(self, problem: str) -> None:
+        """Say in a sentence for the operator that the plugin works only in part: its health is degraded.
+
+        An empty sentence says that it works again. What makes it of no use is raised instead.
+        """
+        ...
+
     def counter(self, name: str, documentation: str) -> Counter:
         """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""
         ...
@@ -144,6 +157,10 @@ def _default_batching(_config: Any) -> Batching:  # any plugin's configuration f
     return Batching()
 
 
+def _accept(_config: Any, _registry: ElementRegistry) -> None:  # any plugin's configuration fits
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class ExporterType:
     """An exporter plugin.
@@ -155,6 +172,8 @@ class ExporterType:
             grace time; under cancellation it closes anyway.
         api_version: the ``API_VERSION`` it was written for.
         batching: how large its batches should be.
+        check: raises ConfigError, with the key as ``path``, for what is known to be wrong before anything is opened:
+            an unknown element, a file that is not there. Called by ``flowjoin check`` and at start.
     """
 
     name: str
@@ -162,6 +181,15 @@ class ExporterType:
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[Exporter]]
     api_version: int
     batching: Callable[[Any], Batching] = _default_batching
+    check: Callable[[Any, ElementRegistry], None] = _accept
+
+
+AskClusterUuid: TypeAlias = Callable[[Any, Logger], Awaitable["str | None"]]
+"""Given the instance's configuration and logger, gives the cluster's UUID; None where it is not to tell.
+
+Awaited at start, once, before anything is opened, for 30 s at most. Raises ConfigError or PluginError when it cannot:
+the program does not start then, unless the cluster told it before.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +200,7 @@ class EnricherType:
         adds: names of elements that become columns of every schema.
         fills: names of elements it gives a value where the record had the default.
         open: yields the Enricher; owns the task that refreshes its tables.
+        cluster_uuid: tells which cluster this is, where the plugin can.
     """
 
     name: str
@@ -180,6 +209,7 @@ class EnricherType:
     fills: tuple[str, ...]
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[Enricher]]
     api_version: int
+    cluster_uuid: AskClusterUuid | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +228,7 @@ class LookupType:
 
     Attributes:
         provides: the protocols the opened object implements.
+        cluster_uuid: as for an EnricherType.
     """
 
     name: str
@@ -205,3 +236,4 @@ class LookupType:
     provides: tuple[type[Any], ...]
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[object]]
     api_version: int
+    cluster_uuid: AskClusterUuid | None = None

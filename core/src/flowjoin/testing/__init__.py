@@ -1,6 +1,7 @@
-"""Testing plugins: the conformance kit, sample batches, a recording context, an in-memory exporter.
+"""Testing plugins: the conformance kits, sample batches, a recording context, an in-memory exporter.
 
-For authors of plugins; install ``flowjoin[testing]``. The checks themselves need no pytest (``testing.checks``).
+For authors of plugins; install ``flowjoin[testing]``. The checks themselves need no pytest: ``testing.checks`` (of
+exporters), ``testing.enricher_checks``, ``testing.lookup_checks``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,17 @@ if find_spec("pytest") is not None:
     import pytest
 
     # Before the import below, so that a check that fails shows the values it compared.
-    pytest.register_assert_rewrite("flowjoin.testing.checks", "flowjoin.testing.watching")
+    pytest.register_assert_rewrite(
+        "flowjoin.testing.checks",
+        "flowjoin.testing.enricher_checks",
+        "flowjoin.testing.lookup_checks",
+        "flowjoin.testing.requirements",
+        "flowjoin.testing.watching",
+    )
 
+    from flowjoin.testing.enricher_conformance import EnricherConformance as EnricherConformance
     from flowjoin.testing.exporter_conformance import ExporterConformance as ExporterConformance
+    from flowjoin.testing.lookup_conformance import LookupConformance as LookupConformance
 
 from flowjoin.testing.batches import (
     every_data_type,
@@ -23,13 +32,19 @@ from flowjoin.testing.batches import (
     standard_flow,
 )
 from flowjoin.testing.context import LogLine, RecordingContext
+from flowjoin.testing.enricher_checks import EnricherExample
 from flowjoin.testing.golden import compare_with_golden_file
+from flowjoin.testing.lookup_checks import LookupExample
 from flowjoin.testing.memory_exporter import MEMORY_EXPORTER, MemoryConfig
 
 __all__ = [
     "MEMORY_EXPORTER",
+    "EnricherConformance",
+    "EnricherExample",
     "ExporterConformance",
     "LogLine",
+    "LookupConformance",
+    "LookupExample",
     "MemoryConfig",
     "RecordingContext",
     "compare_with_golden_file",

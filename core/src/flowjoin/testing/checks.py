@@ -6,33 +6,28 @@ exporter anew; what is delivered is counted before and after, so that the destin
 
 from __future__ import annotations
 
-import dataclasses
 import gc
-import importlib.metadata
-import importlib.resources
 import inspect
 import math
 import traceback
 import weakref
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Final
 
 import trio
 
 from flowjoin.api import (
-    API_VERSION,
     ConfigError,
     Exporter,
     ExporterType,
     FlowBatch,
     PermanentExportError,
     RetryableExportError,
-    Secret,
 )
 from flowjoin.testing.batches import every_data_type, hostile_flows, numbered_flows, plain_flows, standard_flow
+from flowjoin.testing.requirements import LONGEST_STEP_SECONDS, handed_over, longest_step, secrets_hidden
 from flowjoin.testing.subject import SUPPLY_DESTINATION_DOWN, CheckSkipped, Delivered, Subject, entered, listed
-from flowjoin.testing.watching import CancelAt, Held, StepWatch
+from flowjoin.testing.watching import CancelAt, Held
 
 __all__ = [
     "CheckSkipped",
@@ -53,40 +48,16 @@ __all__ = [
     "check_two_instances_do_not_meet",
 ]
 
-LONGEST_STEP_SECONDS: Final = 0.05
 _CLOSE_SECONDS: Final = 10.0
 _MOST_CHECKPOINTS: Final = 400
-_STEP_TRIES: Final = 3
-_GROUP: Final = "flowjoin.plugins"
 _HOOK: Final = "flowjoin_exporter_types"
 _DELIVERED_COUNTER: Final = "rows_delivered"
-_SECRET_WORDS: Final = ("password", "passphrase", "secret", "token", "credential", "private_key", "api_key")
 
 
 async def check_entry_point(subject: Subject) -> None:
     """Installed metadata names a module that hands over this type, and the module is typed."""
     await trio.lowlevel.checkpoint()
-    name = subject.exporter_type.name
-    found = [entry for entry in importlib.metadata.entry_points(group=_GROUP) if entry.name == name]
-    assert found, f"no installed distribution has the entry point {name!r} in the group {_GROUP!r}"
-    assert len({(entry.value, entry.dist.name if entry.dist else "") for entry in found}) == 1, (
-        f"several distributions have the entry point {name!r}"
-    )
-    plugin = found[0].load()
-    hook = getattr(plugin, _HOOK, None)
-    assert hook is not None, f"{found[0].value} has no {_HOOK}"
-    assert getattr(hook, "flowjoin_impl", None), f"{_HOOK} lacks the decorator @hookimpl"
-    handed = hook()
-    assert isinstance(handed, list), f"{_HOOK} gives a {type(handed).__name__}, not a list"
-    types = [each for each in handed if isinstance(each, ExporterType) and each.name == name]
-    assert len(types) == 1, f"{_HOOK} hands over {len(types)} exporter types named {name!r}"
-    exporter_type = types[0]
-    assert exporter_type.api_version == API_VERSION, f"written for API {exporter_type.api_version}, not {API_VERSION}"
-    config = exporter_type.config
-    assert dataclasses.is_dataclass(config), "its config is no dataclass"
-    assert config.__dataclass_params__.frozen, "its config is not frozen"  # type: ignore[attr-defined]  # it has it
-    package = found[0].module.partition(".")[0]
-    assert importlib.resources.files(package).joinpath("py.typed").is_file(), f"{package} has no py.typed"
+    handed_over(subject.exporter_type.name, _HOOK, ExporterType)
 
 
 async def check_opens_and_closes_without_a_batch(subject: Subject) -> None:
@@ -240,33 +211,20 @@ async def check_no_task_step_is_long(subject: Subject) -> None:
     machine ran something else, and of three tries the best counts: a busy machine fails no good exporter.
     """
     batch = numbered_flows(4096)
-    steps: list[float] = []
-    for _ in range(_STEP_TRIES):
-        watch = StepWatch()
-        gc.collect()
-        trio.lowlevel.add_instrument(watch)
-        try:
-            async with subject.open(subject.context()) as exporter:
-                await exporter.export(batch)
-            await trio.lowlevel.checkpoint()  # ends the step that the exporter ended in
-        finally:
-            trio.lowlevel.remove_instrument(watch)
-        steps.append(watch.longest)
-        if watch.longest <= LONGEST_STEP_SECONDS:
-            return
-    raise AssertionError(
-        f"a task held trio's thread for {min(steps) * 1000:.0f} ms, more than {LONGEST_STEP_SECONDS * 1000:.0f} ms: "
+
+    async def whole_life() -> None:
+        async with subject.open(subject.context()) as exporter:
+            await exporter.export(batch)
+
+    longest = await longest_step(whole_life)
+    assert longest <= LONGEST_STEP_SECONDS, (
+        f"a task held trio's thread for {longest * 1000:.0f} ms, more than {LONGEST_STEP_SECONDS * 1000:.0f} ms: "
         "put a checkpoint between slices of the work, or blocking calls into trio.to_thread.run_sync"
     )
 
 
 async def check_secrets_are_not_shown(subject: Subject) -> None:
     """Secrets are ``Secret``, and their values are in no repr, log line or error."""
-    for path, name, value in _settings(subject.config):
-        assert isinstance(value, Secret) or not (
-            isinstance(value, str) and any(word in name.lower() for word in _SECRET_WORDS)
-        ), f"the setting {path} is plain text; make it a flowjoin.api.Secret"
-    secrets = [value.reveal() for _, _, value in _settings(subject.config) if isinstance(value, Secret)]
     context = subject.context()
     shown = [repr(subject.config), str(subject.config)]
     async with subject.open(context) as exporter:
@@ -278,10 +236,7 @@ async def check_secrets_are_not_shown(subject: Subject) -> None:
             if error is not None:
                 shown += traceback.format_exception(error)
     shown += [repr(line) for line in context.log.lines]
-    for secret in secrets:
-        assert secret, "a secret of the test's configuration is empty: nothing could be found"
-        for text in shown:
-            assert secret not in text, f"a secret is shown: {text.replace(secret, '<the secret>')[:200]}"
+    secrets_hidden(subject.config, shown)
 
 
 async def check_counters_agree_with_what_was_delivered(subject: Subject) -> None:
@@ -341,15 +296,3 @@ async def _error_of(exporter: Exporter, batch: FlowBatch) -> Exception | None:
     except Exception as exc:  # noqa: BLE001 - which one it is, is what the check looks at
         return exc
     return None
-
-
-def _settings(config: object, path: str = "") -> Iterator[tuple[str, str, object]]:
-    if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        for each in dataclasses.fields(config):
-            value = getattr(config, each.name)
-            inner = f"{path}.{each.name}" if path else each.name
-            yield inner, each.name, value
-            yield from _settings(value, inner)
-    elif isinstance(config, list | tuple):
-        for index, value in enumerate(config):
-            yield from _settings(value, f"{path}[{index}]")

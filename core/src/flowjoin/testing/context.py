@@ -66,6 +66,7 @@ class RecordingContext:
     Attributes:
         lookups: what ``lookup`` gives for each protocol.
         counters: by name, as the plugin made them.
+        impairments: what the plugin said of itself, in order; an empty text says that it works again.
     """
 
     name: str = "under_test"
@@ -77,6 +78,12 @@ class RecordingContext:
     registry: ElementRegistry = field(default_factory=default_registry)
     lookups: Mapping[type[object], object] = field(default_factory=dict)
     counters: dict[str, RecordingCounter] = field(default_factory=dict)
+    wants_pod_labels: bool = False
+    impairments: list[str] = field(default_factory=list)
+
+    def impaired(self, problem: str) -> None:
+        """Keep it."""
+        self.impairments.append(problem)
 
     def counter(self, name: str, documentation: str) -> RecordingCounter:
         """The counter of that name; made at the first call."""

@@ -9,6 +9,7 @@ import pytest
 
 from flowjoin.api import ExporterType
 from flowjoin.testing import checks
+from flowjoin.testing.overriding import refuse_silent_overrides
 from flowjoin.testing.subject import SUPPLY_DESTINATION_DOWN, CheckSkipped, Delivered, MakeDown, Subject
 
 __all__ = ["ExporterConformance"]
@@ -29,9 +30,7 @@ class ExporterConformance:
 
     def __init_subclass__(cls, **keywords: Any) -> None:  # whatever a mixin wants
         super().__init_subclass__(**keywords)
-        for name in vars(cls):
-            if name.startswith("test_") and hasattr(ExporterConformance, name):
-                _refuse_silent_override(cls, name)
+        refuse_silent_overrides(cls, ExporterConformance)
 
     @pytest.fixture
     def exporter_type(self) -> ExporterType:
@@ -132,11 +131,3 @@ async def _run(check: Callable[[Subject], Awaitable[None]], subject: Subject) ->
         await check(subject)
     except CheckSkipped as exc:
         pytest.skip(str(exc))
-
-
-def _refuse_silent_override(cls: type, name: str) -> None:
-    marks = getattr(vars(cls)[name], "pytestmark", [])
-    for mark in marks:
-        if mark.name == "xfail" and mark.kwargs.get("strict") is True and mark.kwargs.get("reason"):
-            return
-    raise TypeError(f"{cls.__name__}.{name} may be overridden only with pytest.mark.xfail(strict=True, reason=…)")

@@ -37,6 +37,10 @@ def parse_address(text: str) -> Address:
     Raises:
         ValueError: with the sentence for the operator.
     """
+    if "://" in text or text.rpartition(":")[2] in ("tcp", "udp", "tls"):
+        raise ValueError(
+            f'address: "{text[:100]}" names a protocol; write "host:port", and protocol: in a key of its own'
+        )
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(_DEFAULT_PORT)
@@ -50,9 +54,22 @@ def parse_address(text: str) -> Address:
             raise ValueError(f'address: "{host[:100]}" in brackets is not an IPv6 address') from None
     elif ":" in host or "[" in host or "]" in host:
         raise ValueError(f'address: "{text[:100]}" needs brackets around the IPv6 address, as in "[2001:db8::5]:4739"')
-    elif not host or len(host) > _LONGEST_NAME or not host.isprintable() or " " in host or "/" in host:
+    elif not _is_name(host):
         raise ValueError(f'address: "{host[:100]}" is neither an address nor a host name')
     return Address(host=host, port=int(port))
+
+
+def _is_name(host: str) -> bool:
+    """Whether a resolver can be asked for it."""
+    if not host or len(host) > _LONGEST_NAME or not host.isprintable() or any(each in host for each in " /@"):
+        return False
+    if host.isdigit():  # a lone port, most likely
+        return False
+    try:
+        host.encode("idna")  # no empty label, none of more than 63 octets
+    except UnicodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +86,8 @@ class TlsConfig:
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key are given together or not at all")
+        if self.server_name and not _is_name(self.server_name):
+            raise ValueError(f'serverName: "{self.server_name[:100]}" is no name that a certificate can have')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,7 +110,7 @@ async def connect_datagram(address: Address, *, attempt: int) -> DatagramConnect
     """
     try:
         found = await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_DGRAM)
-    except OSError as exc:
+    except (OSError, UnicodeError) as exc:  # a resolver's own idea of what a name is
         raise ConnectionLost(f"cannot connect to udp {address}: {cause_of(exc)}") from exc
     problem = "it has no address"
     for number in range(len(found)):

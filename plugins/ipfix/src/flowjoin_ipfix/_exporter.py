@@ -25,6 +25,7 @@ from flowjoin.api import (
     PluginContext,
     RetryableExportError,
 )
+from flowjoin.api.writers import rows_per_slice
 from flowjoin.wire import Template, encode_template_set
 from flowjoin_ipfix._client import Connection, ConnectionLost
 from flowjoin_ipfix._config import IpfixConfig, TlsConfig, parse_address
@@ -41,7 +42,7 @@ from flowjoin_ipfix._tls import client_context
 
 __all__ = ["make_writer", "open_ipfix"]
 
-_SLICE_ROWS: Final = {"IPFIX": 1024, "JSON": 128}  # a few milliseconds
+_SLICE_ROWS: Final = 128  # written without compiled code: a few milliseconds
 _MAX_DATAGRAM: Final = 65507  # over IPv4
 _LONGEST_LINE: Final = 16 * 1024 * 1024  # JSON on a stream: a flow has a few dozen strings of 64 KiB at most
 _LINES_AT_ONCE: Final = 128
@@ -109,6 +110,7 @@ class _IpfixExporter:
             except EncodeError as exc:  # more schemas than there are ids
                 raise PermanentExportError(str(exc)) from exc
             except BaseException:
+                self._resend.lost(None)
                 self.abort()  # in the middle of a Message, perhaps
                 raise
         if refused:
@@ -147,8 +149,7 @@ class _IpfixExporter:
         self._refusals += 1
         if self._open is not None:
             self._log.warning("connection_lost", address=str(self._address), problem=str(loss))
-        if loss.closed_at is not None:
-            self._resend.closed_at(loss.closed_at)
+        self._resend.lost(loss.closed_at)
         self.abort()
 
     async def _connected(self) -> _Open:
@@ -180,7 +181,7 @@ class _IpfixExporter:
         if self._tls is not None:
             try:
                 context = await trio.to_thread.run_sync(client_context, self._tls)
-            except ValueError as exc:
+            except (ValueError, OSError) as exc:  # the second: a file that is being replaced
                 raise ConnectionLost(str(exc)) from exc
         return await connect_stream(
             self._address,
@@ -239,7 +240,7 @@ class _IpfixExporter:
         most_rows = sys.maxsize if not is_json else _LINES_AT_ONCE if opened.connection.is_stream else 1
         refused: dict[int, str] = {}
         sent: list[Unit] = []
-        step = _SLICE_ROWS[self._config.record_format]
+        step = rows_per_slice(_SLICE_ROWS)
         for start in range(0, len(batch), step):
             written = writer.write(batch.slice(start, min(start + step, len(batch))))
             refused |= {start + row: problem for row, problem in written.refused.items()}

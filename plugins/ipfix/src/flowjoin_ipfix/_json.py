@@ -8,28 +8,41 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
 from flowjoin.api import DataType, FlowBatch, InformationElement
+from flowjoin.api.writers import (
+    Chosen,
+    Constant,
+    Decimal,
+    Dotted,
+    Hexadecimal,
+    NumberColumn,
+    PackedColumn,
+    Piece,
+    TextStyle,
+    chosen_of,
+    texts_of,
+    write_rows,
+)
 from flowjoin.wire import Template
 from flowjoin_ipfix._rows import WrittenRows, written_rows
 
 __all__ = ["JsonEncoder"]
 
-_NUMBERS: Final = frozenset(
-    data_type
-    for data_type in DataType
-    if data_type.value.startswith(("unsigned", "signed", "dateTime")) and data_type.natural_length
-)
-_FLOATS: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
-_ADDRESSES: Final = frozenset({DataType.IPV4_ADDRESS, DataType.IPV6_ADDRESS, DataType.MAC_ADDRESS})
-# What Antrea's encoder escapes beside what JSON wants.
-_ESCAPED: Final = str.maketrans(
-    {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"}
-)
+# What Antrea's encoder escapes beside what JSON wants, in UTF-8.
+_ESCAPED: Final = {
+    b"<": rb"\u003c",
+    b">": rb"\u003e",
+    b"&": rb"\u0026",
+    "\u2028".encode(): rb"\u2028",
+    "\u2029".encode(): rb"\u2029",
+}
+_TO_ESCAPE: Final = re.compile(b"|".join(_ESCAPED))
 _UUID_OCTETS: Final = 16
 
 
@@ -47,46 +60,49 @@ class JsonEncoder:
         self._now = now
         elements = sorted((field.element for field in template.fields), key=lambda element: element.name)
         self._members = [
-            (element.name, f"{',' if number else ''}{json.dumps(element.name)}:", _text(element))
+            (element, f"{',' if number else ''}{json.dumps(element.name)}:".encode())
             for number, element in enumerate(elements)
         ]
 
     def write(self, batch: FlowBatch) -> WrittenRows:
         """Every row's line; one that is too long is refused."""
         timestamp = self._now().isoformat(timespec="seconds").replace("+00:00", "Z")
-        head = f'{{"@timestamp":"{timestamp}","ipfix":{{'
-        columns = [self._column(batch, *member) for member in self._members]
-        lines = [head + "".join(row) + "}}\n" for row in zip(*columns, strict=True)]
-        return written_rows(list(map(str.encode, lines)), {}, self._room)
-
-    def _column(
-        self, batch: FlowBatch, name: str, prefix: str, text: Callable[[object], str] | None
-    ) -> Iterable[object]:
-        if text is None:
-            return [prefix + number for number in map(str, batch.column(name).tolist())]
-        return batch.map_distinct(name, lambda value: prefix + text(value)).tolist()
+        pieces: list[Piece] = [Constant(f'{{"@timestamp":"{timestamp}","ipfix":{{'.encode())]
+        pieces += [_member(batch, element, prefix) for element, prefix in self._members]
+        octets, ends = write_rows([*pieces, Constant(b"}}\n")], len(batch))
+        return written_rows(octets, ends, {}, self._room)
 
 
-def _text(element: InformationElement) -> Callable[[object], str] | None:
-    """How a value is written; None where it is a number's own text."""
-    data_type = element.data_type
-    if data_type in _NUMBERS:
-        return None
-    if data_type in _FLOATS:
-        return _float
-    if data_type in _ADDRESSES:
-        return lambda value: f'"{value}"'
-    if data_type is DataType.BOOLEAN:
-        return lambda value: "true" if value else "false"
-    if data_type is DataType.STRING:
-        return lambda value: json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
+def _member(batch: FlowBatch, element: InformationElement, prefix: bytes) -> Piece:
+    """One member of each object."""
+    column = batch.column(element.name)
+    match element.data_type:
+        case DataType.STRING:
+            return _escaped(texts_of(batch, element.name, TextStyle.JSON, prefix=prefix))
+        case DataType.BOOLEAN:
+            return chosen_of(batch, element.name, lambda value: "true" if value else "false", prefix=prefix)
+        case DataType.FLOAT32 | DataType.FLOAT64:
+            return chosen_of(batch, element.name, _float, prefix=prefix)
+        case DataType.IPV4_ADDRESS if isinstance(column, PackedColumn):
+            return Dotted(column, prefix + b'"', b'"')
+        case DataType.IPV6_ADDRESS | DataType.MAC_ADDRESS:
+            return chosen_of(batch, element.name, lambda value: f'"{value}"', prefix=prefix)
+    if isinstance(column, NumberColumn):
+        return Decimal(column, prefix)
     if element.name.endswith("UUID") and element.length == _UUID_OCTETS:
-        return lambda value: f'"{uuid.UUID(bytes=value)}"'  # type: ignore[arg-type]  # sixteen octets
-    return lambda value: f'"{value.hex()}"'  # type: ignore[attr-defined]  # octets
+        return chosen_of(batch, element.name, lambda value: f'"{uuid.UUID(bytes=value)}"', prefix=prefix)
+    if isinstance(column, PackedColumn):
+        return Hexadecimal(column, prefix + b'"', b'"')
+    return chosen_of(batch, element.name, lambda value: f'"{value.hex()}"', prefix=prefix)
 
 
-def _float(value: object) -> str:
-    assert isinstance(value, float)
+def _escaped(chosen: Chosen) -> Chosen:
+    if _TO_ESCAPE.search(b"".join(chosen.texts)) is None:
+        return chosen
+    return Chosen(chosen.codes, [_TO_ESCAPE.sub(lambda found: _ESCAPED[found[0]], text) for text in chosen.texts])
+
+
+def _float(value: float) -> str:
     if math.isfinite(value):
         return repr(value)
     return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'

@@ -15,6 +15,8 @@ class ResendBuffer:
 
     Time passes by acknowledgements only: what is older than the interval when another one comes was sent to a
     collector that lives, and is forgotten. A collector that went away silently may have done so right after the last.
+    Once a connection is lost, what it leaves is owed: no time passes until another connection has carried it, however
+    many come to nothing in between.
     """
 
     def __init__(self, *, interval: float, max_octets: int) -> None:
@@ -22,6 +24,7 @@ class ResendBuffer:
         self._max_octets = max_octets
         self._units: deque[tuple[float, Unit]] = deque()
         self._octets = 0
+        self._is_owed = False
 
     @property
     def units(self) -> list[Unit]:
@@ -41,9 +44,11 @@ class ResendBuffer:
             rows += self._pop()
         return rows
 
-    def closed_at(self, moment: float) -> None:
-        """The collector lived until then."""
-        self.forget_before(moment - self._interval)
+    def lost(self, closed_at: float | None) -> None:
+        """The connection is no more; the collector lived until that moment, if one is known."""
+        if not self._is_owed and closed_at is not None:
+            self.forget_before(closed_at - self._interval)
+        self._is_owed = bool(self._units)
 
     def forget_before(self, moment: float) -> None:
         """Drop what was acknowledged earlier."""
@@ -51,7 +56,8 @@ class ResendBuffer:
             self._pop()
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop everything: it has been carried."""
+        self._is_owed = False
         self._units.clear()
         self._octets = 0
 

@@ -1,6 +1,7 @@
 """Rows written to octets, and cut into what is sent in one piece.
 
-The seam for compiled writers: whatever has ``write`` may stand where ``RecordEncoder`` or ``JsonEncoder`` stands.
+Cutting goes by true sizes, after the rows are written. Invariant: no unit is longer than the room, and every row that
+was not refused is in exactly one unit.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, compress
+from itertools import accumulate
+from operator import sub
 from typing import Protocol
 
 from flowjoin.api import FlowBatch
@@ -53,32 +55,42 @@ class Unit:
     rows: int
 
 
-def written_rows(records: Sequence[bytes], refused: Mapping[int, str], room: int) -> WrittenRows:
-    """Gather one octet string per row, without the refused ones and those that are too long.
+def written_rows(octets: bytes, ends: Sequence[int], refused: Mapping[int, str], room: int) -> WrittenRows:
+    """What was written, without the rows that are refused and those that are too long.
 
     Args:
-        records: one for each row of the batch, also for a refused one.
+        octets: of every row of the batch, also of a refused one.
+        ends: where each of them ends.
+        refused: why a row could not be written, by its number.
         room: octets that a row may have.
     """
-    rows: Sequence[int] = range(len(records))
-    lengths = list(map(len, records))
-    if refused or (lengths and max(lengths) > room):
+    if not refused and len(octets) <= room:
+        return WrittenRows(octets=octets, ends=ends, rows=range(len(ends)), refused=refused)
+    starts = [0, *ends[:-1]]
+    lengths = list(map(sub, ends, starts))
+    too_long = {}
+    if max(lengths, default=0) > room:
         too_long = {
             row: f"its record of {length} octets is over the limit of {room}"
             for row, length in enumerate(lengths)
             if length > room and row not in refused
         }
-        refused = {**refused, **too_long}
-        wanted = [row not in refused for row in rows]
-        rows, records = list(compress(rows, wanted)), list(compress(records, wanted))
-        lengths = list(map(len, records))
-    return WrittenRows(octets=b"".join(records), ends=list(accumulate(lengths)), rows=rows, refused=refused)
+    if not refused and not too_long:
+        return WrittenRows(octets=octets, ends=ends, rows=range(len(ends)), refused=refused)
+    refused = {**refused, **too_long}
+    rows = [row for row in range(len(ends)) if row not in refused]
+    return WrittenRows(
+        octets=b"".join([octets[starts[row] : ends[row]] for row in rows]),
+        ends=list(accumulate(lengths[row] for row in rows)),
+        rows=rows,
+        refused=refused,
+    )
 
 
 def units_of(written: WrittenRows, template_id: int, *, room: int, most_rows: int) -> Iterator[Unit]:
     """Cut written rows, by their true sizes, into units of at most so many octets and rows.
 
-    A row that is longer than the room is a unit of its own.
+    A row that is longer than the room is a unit of its own; ``written_rows`` refused those that fit nowhere.
     """
     first = start = 0
     while first < len(written.ends):

@@ -180,7 +180,7 @@ async def connect_stream(
     """
     try:
         raw = await trio.open_tcp_stream(address.host, address.port)
-    except OSError as exc:
+    except (OSError, UnicodeError) as exc:  # a resolver's own idea of what a name is
         raise ConnectionLost(f"cannot connect to {address}: {cause_of(exc)}") from exc
     try:
         _keep_alive(raw)
@@ -202,7 +202,7 @@ async def connect_stream(
             with trio.move_on_after(min(max(patience, _VERDICT_SECONDS[0]), _VERDICT_SECONDS[1])):
                 await transport.heard.wait()
         connection.check()
-    except (trio.BrokenResourceError, OSError) as exc:
+    except (trio.BrokenResourceError, OSError, UnicodeError) as exc:
         raw.socket.close()
         raise ConnectionLost(f"cannot connect to {address}: {cause_of(exc)}") from exc
     except BaseException:
@@ -212,7 +212,10 @@ async def connect_stream(
 
 
 def _keep_alive(stream: trio.SocketStream) -> None:
-    """Find out within half a minute that a silent collector's machine is gone."""
+    """Find out within half a minute that an idle collector's machine is gone; with data on its way we look ourselves.
+
+    TCP_USER_TIMEOUT (RFC 5482) would overrule these probes and make half a minute a send timeout.
+    """
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE_SECONDS.items():
         if hasattr(socket, name):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from flowjoin.api import Bounds
+from flowjoin.api import Bounds, ConfigError, ElementRegistry
+from flowjoin.api.lines import refuse_unknown_elements
 
-__all__ = ["STANDARD_OUTPUT", "FilterConfig", "LogConfig"]
+__all__ = ["STANDARD_OUTPUT", "FilterConfig", "LogConfig", "check"]
 
 STANDARD_OUTPUT: Final = frozenset({"-", "/dev/stdout"})
 
@@ -38,11 +40,30 @@ class LogConfig:
     omit_defaults: Annotated[bool, "jsonLines: leave out elements that have their default value"] = False
     elements: Annotated[tuple[str, ...], "Information Elements to add after the usual columns"] = ()
     filters: Annotated[tuple[FilterConfig, ...], "flows that match none are not written; empty: all are"] = ()
-    max_size: Annotated[int, Bounds(1), "megabytes (1048576 octets) a file may reach before it is rotated"] = 100
-    max_backups: Annotated[int, Bounds(0), "rotated files kept; 0 keeps all"] = 3
-    max_age: Annotated[int, Bounds(0), "days a rotated file is kept; 0 is for ever"] = 0
+    max_size: Annotated[
+        int, Bounds(1, 2**31 - 1), "megabytes (1048576 octets) a file may reach before it is rotated"
+    ] = 100
+    max_backups: Annotated[int, Bounds(0, 2**31 - 1), "rotated files kept; 0 keeps all"] = 3
+    max_age: Annotated[int, Bounds(0, 36_500), "days a rotated file is kept; 0 is for ever"] = 0
     compress: Annotated[bool, "compress rotated files with gzip"] = True
 
     def __post_init__(self) -> None:
-        if not self.path or "\0" in self.path:
+        if not self.path.strip() or "\0" in self.path or self.path.endswith("/"):
             raise ValueError(f'"path" must be the path of a file, or - for standard output, not {self.path!r}')
+        if self.path.startswith("~"):
+            raise ValueError(f'"path" {self.path!r} begins with ~, which only a shell understands; write it in full')
+
+
+def check(config: LogConfig, registry: ElementRegistry) -> None:
+    """What can be known before the file is opened.
+
+    Raises:
+        ConfigError: an element is unknown, or a directory has the file's name.
+    """
+    refuse_unknown_elements(config.elements, registry)
+    try:
+        is_directory = config.path not in STANDARD_OUTPUT and Path(config.path).is_dir()
+    except ValueError:  # letters that file names do not have here: opening it says more
+        return
+    if is_directory:
+        raise ConfigError(f"{config.path} is a directory; name a file in it", path="path")

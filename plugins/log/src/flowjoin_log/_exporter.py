@@ -19,19 +19,20 @@ from typing import Final, Protocol
 import trio
 
 from flowjoin.api import ConfigError, Exporter, FlowBatch, PluginContext, RetryableExportError
+from flowjoin.api.lines import CsvLines, JsonLines, refuse_unknown_elements
 from flowjoin_log._backups import Backups
-from flowjoin_log._columns import columns_of, refuse_unknown_elements
+from flowjoin_log._columns import columns_of
 from flowjoin_log._config import STANDARD_OUTPUT, LogConfig
-from flowjoin_log._csv import CsvWriter, quote_nothing, quote_rfc4180
 from flowjoin_log._file import Destination, RotatingFile, StandardOutput
 from flowjoin_log._filters import FlowFilters, unknown_actions
-from flowjoin_log._json_lines import JsonLinesWriter
-from flowjoin_log._progress import Progress
+from flowjoin_log._pretty import PRETTY
+from flowjoin_log._progress import NoteError, Progress
 from flowjoin_log._table import TableWriter
 
 __all__ = ["RowWriter", "make_writer", "open_log"]
 
 _MEGABYTE: Final = 1024 * 1024
+_MOST_LINES: Final = 256  # between two chunks of lines the file may be rotated
 _RETRY_SECONDS: Final = 1.0
 _TIDY_SECONDS: Final = 3600.0  # files also grow too old while nothing is rotated
 _CLOSE_SECONDS: Final = 5.0
@@ -41,7 +42,7 @@ _MOMENTARY: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTA
 
 
 class RowWriter(Protocol):
-    """Makes lines of flows; compiled writers have the same two names."""
+    """Makes lines of flows."""
 
     @property
     def header(self) -> bytes: ...
@@ -57,15 +58,18 @@ def make_writer(config: LogConfig, *, compatibility: str, terminal_width: int | 
     iso_times = config.time_format == "iso8601"
     match config.format:
         case "csv":
-            return CsvWriter(
+            return CsvLines(
                 columns_of(compatibility, config.elements),
-                quote=quote_nothing if config.csv_quoting == "antrea" else quote_rfc4180,
-                pretty_print=config.pretty_print,
+                is_quoted=config.csv_quoting == "rfc4180",
+                words=PRETTY if config.pretty_print else None,
                 iso_times=iso_times,
                 unset_addresses_empty=compatibility != "antrea-2.3",
+                most_lines=_MOST_LINES,
             )
         case "jsonLines":
-            return JsonLinesWriter(config.elements, iso_times=iso_times, omit_defaults=config.omit_defaults)
+            return JsonLines(
+                config.elements, iso_times=iso_times, omit_defaults=config.omit_defaults, most_lines=_MOST_LINES
+            )
         case "table":
             return TableWriter(width=terminal_width or _FILE_WIDTH, colours=colours)
 
@@ -185,6 +189,8 @@ async def open_log(config: LogConfig, context: PluginContext) -> AsyncIterator[E
     try:
         await trio.to_thread.run_sync(file.open)
     except OSError as exc:
+        if isinstance(exc, NoteError):
+            raise ConfigError(exc.strerror or str(exc)) from exc
         if exc.errno not in _MOMENTARY:
             raise ConfigError(f"{config.path} cannot be a log: {exc.strerror}", path="path") from exc
         context.log.warning("file_not_opened", path=config.path, cause=exc.strerror)  # each export tries again

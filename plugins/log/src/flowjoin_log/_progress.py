@@ -11,20 +11,26 @@ behind it meanwhile stays.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import stat
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Progress", "Stretch", "is_settled"]
+__all__ = ["NoteError", "Progress", "Stretch", "is_settled"]
 
 _SLOT: Final = 4096
 _FILE: Final = "written"
 _ID: Final = re.compile(r"(.*)/(\d{1,20})/(\d{1,20})(?:\[(\d{1,20}):(\d{1,20})\])?", re.DOTALL)
+
+
+class NoteError(OSError):
+    """The file of the note cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +82,12 @@ class Progress:
         """Read what an earlier run left.
 
         Raises:
-            OSError: the file cannot be used.
+            NoteError: the file cannot be used.
+            OSError: it cannot be read.
         """
         if self._descriptor is not None:
             return
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = self._opened()
         data = os.pread(self._descriptor, 2 * _SLOT, 0)
         notes = [note for note in (_read(data[:_SLOT]), _read(data[_SLOT:])) if note is not None]
         self._note = max(notes, key=lambda note: note.number, default=_Note())
@@ -113,8 +120,21 @@ class Progress:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def _opened(self) -> int:
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        except OSError as exc:
+            raise NoteError(exc.errno, f"{self._path} cannot be used: {exc.strerror}") from exc
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise NoteError(errno.EINVAL, f"{self._path} cannot be used: is no regular file; remove it")
+        return descriptor
+
     def _write(self, note: _Note, *, is_synced: bool) -> None:
         assert self._descriptor is not None, "it was opened"
+        if os.fstat(self._descriptor).st_nlink == 0:  # somebody deleted it: what is written there is lost
+            gone, self._descriptor = self._descriptor, self._opened()
+            os.close(gone)
         note = replace(note, number=self._note.number + 1)
         line = _line(note)
         if len(line) > _SLOT:  # a batch over dozens of files: it may come twice

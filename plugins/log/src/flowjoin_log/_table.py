@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from flowjoin.api import FlowBatch
-from flowjoin_log._columns import cut_into_slices
+from flowjoin.api.lines import cut_into_slices
 from flowjoin_log._pretty import PROTOCOLS, RULE_ACTIONS
 
 __all__ = ["TableWriter", "human_count", "human_octets"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 import boto3  # type: ignore[import-untyped]  # boto3 ships no types
@@ -18,7 +19,7 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # b
 
 from flowjoin.api import Secret
 from flowjoin_s3._config import S3Config
-from flowjoin_s3._errors import header_of, status_of
+from flowjoin_s3._errors import field_of, header_of, status_of
 
 __all__ = ["Bucket", "Stopped"]
 
@@ -73,6 +74,7 @@ class Bucket:
         self._connected = connected
         self._client: _S3Client | None = None
         self._revealed: Sequence[str] = ()
+        self._is_ended = False
 
     @property
     def endpoint(self) -> str:
@@ -82,48 +84,62 @@ class Bucket:
 
     def put(self, key: str, octets: bytes, content_type: str, stop: threading.Event) -> None:
         """Store an object whole: it is there when this returns, and never in part."""
-        self._open().put_object(**self._object(key), **self._properties(content_type), Body=_Body(octets, stop))
+        properties = self._properties(content_type)
+        with self._opened() as client:
+            answer = client.put_object(**self._object(key), **properties, Body=_Body(octets, stop))
+        field_of(answer, "ETag")  # 200 alone says nothing: portals answer so
 
     def begin(self, key: str, content_type: str) -> str:
         """Begin an upload in parts; gives its id."""
-        answer = self._open().create_multipart_upload(**self._object(key), **self._properties(content_type))
-        return str(answer["UploadId"])
+        with self._opened() as client:
+            answer = client.create_multipart_upload(**self._object(key), **self._properties(content_type))
+        return field_of(answer, "UploadId")
 
     def put_part(self, key: str, upload_id: str, number: int, octets: bytes, stop: threading.Event) -> str:
         """Send the n-th part, from 1; gives its tag."""
-        answer = self._open().upload_part(
-            **self._object(key), UploadId=upload_id, PartNumber=number, Body=_Body(octets, stop)
-        )
-        return str(answer["ETag"])
+        part = {"UploadId": upload_id, "PartNumber": number, "Body": _Body(octets, stop)}
+        with self._opened() as client:
+            answer = client.upload_part(**self._object(key), **part)
+        return field_of(answer, "ETag")
 
     def complete(self, key: str, upload_id: str, tags: Sequence[str]) -> None:
         """Make an object of the parts: it is there when this returns."""
         parts = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, start=1)]
-        self._open().complete_multipart_upload(
-            **self._object(key), UploadId=upload_id, MultipartUpload={"Parts": parts}
-        )
+        with self._opened() as client:
+            answer = client.complete_multipart_upload(
+                **self._object(key), UploadId=upload_id, MultipartUpload={"Parts": parts}
+            )
+        field_of(answer, "ETag")
 
     def abort(self, key: str, upload_id: str) -> None:
         """Throw the parts away."""
-        self._open().abort_multipart_upload(**self._object(key), UploadId=upload_id)
+        with self._opened() as client:
+            client.abort_multipart_upload(**self._object(key), UploadId=upload_id)
 
     def abort_unfinished(self, key: str) -> int:
         """Throw away what an earlier try of the same object left, of this process or one before; gives how many."""
-        answer = self._open().list_multipart_uploads(Bucket=self._config.bucket_name, Prefix=key)
-        uploads = [upload["UploadId"] for upload in answer.get("Uploads", ()) if upload["Key"] == key]
+        with self._opened() as client:
+            answer = client.list_multipart_uploads(Bucket=self._config.bucket_name, Prefix=key)
+        uploads = [upload["UploadId"] for upload in answer.get("Uploads", ()) if upload.get("Key") == key]
         for upload_id in uploads:
             self.abort(key, upload_id)
         return len(uploads)
 
     def connect(self) -> None:
         """Find the bucket's region, if that was not done."""
-        self._open()
+        with self._opened():
+            pass
 
     def close(self) -> None:
         """Close connections; the next call makes a new client."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+    def end(self) -> None:
+        """Close connections for good, also those that a call which was left alone is about to make."""
+        self._is_ended = True
+        self.close()
 
     def _object(self, key: str) -> dict[str, object]:
         return {"Bucket": self._config.bucket_name, "Key": key}
@@ -137,6 +153,14 @@ class Bucket:
             "SSEKMSKeyId": config.kms_key_id,
         }
         return {name: value for name, value in properties.items() if value}
+
+    @contextmanager
+    def _opened(self) -> Iterator[_S3Client]:
+        try:
+            yield self._open()
+        finally:
+            if self._is_ended:  # a call for which nobody waited any more, or that throws parts away at the very end
+                self.close()
 
     def _open(self) -> _S3Client:
         secrets = self._secrets()

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from flowjoin.api import Batching, Bounds, Duration, Key, Octets, Secret
+from flowjoin.api import Batching, Bounds, ConfigError, Duration, ElementRegistry, Key, Octets, Secret
+from flowjoin.api.lines import refuse_unknown_elements
 
-__all__ = ["MIN_PART", "S3Config", "TlsConfig", "batching"]
+__all__ = ["MIN_PART", "S3Config", "TlsConfig", "batching", "check"]
 
 MIN_PART: Final = 5 * 1024 * 1024  # S3 refuses smaller parts, but for the last one
 _MAX_PART: Final = 5 * 1024 * 1024 * 1024
 _MAX_PREFIX: Final = 900  # octets; a key has at most 1024, and the layouts need up to 100
-_BUCKET: Final = re.compile(r"[A-Za-z0-9._-]{3,255}|arn:aws[a-z-]*:\S+")
+# Amazon's own names are stricter; old buckets and other servers have capitals and underscores.
+_BUCKET: Final = re.compile(r"(?!.*\.\.)(?!(?:\d+\.){3}\d+\Z)[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
+_ACCESS_POINT: Final = re.compile(
+    r"arn:aws[a-z-]*:s3[a-z-]*:[a-z0-9-]*:\d*:(?:accesspoint|outpost)[/:][A-Za-z0-9/:._-]+"
+)
+_REGION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+_STORAGE_CLASS: Final = re.compile(r"[A-Z][A-Z0-9_]*")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ENCRYPTIONS: Final = ("", "AES256", "aws:kms", "aws:kms:dsse")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +98,17 @@ class S3Config:
     kms_key_id: Annotated[str, Key("kmsKeyID"), "for aws:kms"] = ""
 
     def __post_init__(self) -> None:
-        if not _BUCKET.fullmatch(self.bucket_name):
-            raise ValueError(f"bucketName {self.bucket_name[:80]!r} is no name of a bucket")
-        if len(self.bucket_prefix.encode()) > _MAX_PREFIX:
-            raise ValueError(f"bucketPrefix is longer than {_MAX_PREFIX} octets; an object's key has at most 1024")
-        if self.endpoint_url and not _is_endpoint(self.endpoint_url):
-            raise ValueError(f"endpointURL {self.endpoint_url[:200]!r} is not of the form https://host:port")
+        _check_bucket(self.bucket_name)
+        _check_prefix(self.bucket_prefix)
+        if self.region and not _REGION.fullmatch(self.region):
+            raise ValueError(f"region {self.region[:80]!r} is no name of a region; write one such as eu-central-1")
+        if self.endpoint_url:
+            _check_endpoint(self.endpoint_url)
+        if self.storage_class and not _STORAGE_CLASS.fullmatch(self.storage_class):
+            raise ValueError(f"storageClass {self.storage_class[:80]!r} is not of the form STANDARD_IA")
+        if self.server_side_encryption not in _ENCRYPTIONS:
+            given = self.server_side_encryption[:80]
+            raise ValueError(f"serverSideEncryption must be AES256, aws:kms or aws:kms:dsse, not {given!r}")
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise ValueError("accessKeyID and secretAccessKey are given together or not at all")
         if self.session_token is not None and self.access_key_id is None:
@@ -106,11 +122,61 @@ def batching(config: S3Config) -> Batching:
     return Batching(records=config.max_records_per_file, octets=config.max_batch_size, interval=config.upload_interval)
 
 
-def _is_endpoint(url: str) -> bool:
+def check(config: S3Config, registry: ElementRegistry) -> None:
+    """What can be known before the bucket is looked for.
+
+    Raises:
+        ConfigError: an element is unknown, pyarrow is missing, or a file of ``tls`` is not what it should be.
+    """
+    refuse_unknown_elements(config.elements, registry)
+    if config.format == "parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise ConfigError("parquet needs pyarrow: pip install 'flowjoin-s3[parquet]'", path="format")
+    tls = config.tls
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        at, file = "tls.ca", tls.ca
+        if tls.ca is not None:
+            context.load_verify_locations(tls.ca)
+        if tls.certificate is not None:
+            at, file = "tls.certificate", tls.certificate
+            context.load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
+        cause = "it has no such PEM" if isinstance(exc, ssl.SSLError) else getattr(exc, "strerror", None) or exc
+        raise ConfigError(f"{file} cannot be used: {cause}; give a PEM file", path=at) from exc
+
+
+def _check_bucket(name: str) -> None:
+    if _BUCKET.fullmatch(name) or _ACCESS_POINT.fullmatch(name):
+        return
+    remedy = "3 to 255 letters, digits, dots and hyphens, or the ARN of an access point"
+    plain = name.removeprefix("s3://").rpartition(":::")[2].partition("/")[0]
+    if plain != name and _BUCKET.fullmatch(plain):
+        remedy = f"write {plain}"
+    raise ValueError(f"bucketName {name[:80]!r} is no name of a bucket: {remedy}")
+
+
+def _check_prefix(prefix: str) -> None:
+    if len(prefix.encode()) > _MAX_PREFIX:
+        raise ValueError(f"bucketPrefix is longer than {_MAX_PREFIX} octets; an object's key has at most 1024")
+    if _CONTROL.search(prefix):
+        raise ValueError(f"bucketPrefix {prefix[:80]!r} has control characters, which no listing can show")
+    if {".", ".."} & set(prefix.split("/")):
+        raise ValueError(f"bucketPrefix {prefix[:80]!r} has a part . or .., which some servers take for a directory")
+
+
+def _check_endpoint(url: str) -> None:
     try:
         parts = urlsplit(url)
         has_valid_port = parts.port is None or parts.port > 0
     except ValueError:
-        return False
-    is_bare = not (parts.query or parts.fragment or parts.username or parts.password)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and has_valid_port and is_bare
+        raise ValueError(f"endpointURL {_shown(url)} is not of the form https://host:port") from None
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("endpointURL holds a user or a password; write accessKeyID and secretAccessKey instead")
+    is_plain = not (parts.query or parts.fragment or _CONTROL.search(url) or " " in url)
+    if not (parts.scheme in ("http", "https") and parts.hostname and has_valid_port and is_plain):
+        raise ValueError(f"endpointURL {_shown(url)} is not of the form https://host:port")
+
+
+def _shown(url: str) -> str:
+    """What stands before an @ may be a secret."""
+    return repr(url.rpartition("@")[2][:200])

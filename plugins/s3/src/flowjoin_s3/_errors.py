@@ -24,10 +24,15 @@ from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
 from flowjoin.api import ConfigError, PermanentExportError, RetryableExportError
 
-__all__ = ["S3_ERRORS", "Failure", "failure_of", "header_of", "status_of"]
+__all__ = ["S3_ERRORS", "Failure", "NoS3Error", "failure_of", "field_of", "header_of", "status_of"]
+
+
+class NoS3Error(Exception):
+    """An answer lacks what each answer of S3 has: somebody else gave it."""
+
 
 # Whatever a call of the client may raise that is not a bug. ConfigError: a Secret that cannot be read now.
-S3_ERRORS: Final = (BotoCoreError, ClientError, ResponseParserError, OSError, ConfigError)
+S3_ERRORS: Final = (BotoCoreError, ClientError, ResponseParserError, OSError, ConfigError, NoS3Error)
 
 _EXPIRED: Final = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "InvalidToken"})
 _WRONG_KEYS: Final = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidClientTokenId"})
@@ -67,6 +72,9 @@ def failure_of(exc: Exception, *, bucket: str, endpoint: str, now: datetime) -> 
         return Failure(RetryableExportError(f"no credentials for bucket {bucket!r}: {_short(exc)}"), True)
     if isinstance(exc, ConfigError):
         return Failure(RetryableExportError(str(exc)), True)
+    if isinstance(exc, NoS3Error):
+        problem = f"{endpoint} answers as no S3 does ({exc}): look for a proxy or a portal in between"
+        return Failure(RetryableExportError(problem), True)
     if isinstance(exc, SSLError):
         problem = f"cannot trust {endpoint}: {_short(exc)}; tls.ca names the authority of a server of your own"
         return Failure(RetryableExportError(problem), True)
@@ -76,6 +84,18 @@ def failure_of(exc: Exception, *, bucket: str, endpoint: str, now: datetime) -> 
 def status_of(exc: ClientError) -> int:
     """The HTTP status; 0 where the client made the error itself."""
     return int(exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def field_of(answer: Mapping[str, Any], name: str) -> str:
+    """What S3 always says in an answer that is no error.
+
+    Raises:
+        NoS3Error: it does not.
+    """
+    value = answer.get(name)
+    if not value:
+        raise NoS3Error(f"no {name}")
+    return str(value)
 
 
 def header_of(response: Mapping[str, Any], name: str) -> str:

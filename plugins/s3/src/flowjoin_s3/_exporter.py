@@ -109,8 +109,8 @@ class _S3Exporter:
         )
         encoder = self._encoding.start(inserted_at)
         async with open_upload(upload):
-            for part in _pieces(batch, rows, self._encoding.rows):
-                await upload.write(await encoder.add(part))
+            for piece in _pieces(range(len(batch)) if rows is None else rows, self._encoding.rows):
+                await upload.write(await encoder.add(batch, piece))
             await upload.write(await encoder.finish())
             await upload.finish()
         self._objects.inc()
@@ -129,14 +129,8 @@ class _S3Exporter:
         return failure
 
 
-def _pieces(batch: FlowBatch, rows: Sequence[int] | None, size: int) -> Iterator[FlowBatch]:
-    """The rows in order, in batches of at most so many."""
-    if rows is None:
-        for start in range(0, len(batch), size):
-            yield batch.slice(start, start + size)
-    else:
-        for start in range(0, len(rows), size):
-            yield batch.take(rows[start : start + size])
+def _pieces(rows: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 @asynccontextmanager
@@ -159,4 +153,4 @@ async def open_s3(
         yield exporter
     finally:
         with trio.move_on_after(STOP_SECONDS, shield=True):  # closing says goodbye to a server that may be gone
-            await trio.to_thread.run_sync(bucket.close, abandon_on_cancel=True, limiter=limiter)
+            await trio.to_thread.run_sync(bucket.end, abandon_on_cancel=True, limiter=limiter)

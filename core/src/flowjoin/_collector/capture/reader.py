@@ -12,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -36,6 +38,7 @@ from flowjoin.wire.text import address_text
 __all__ = ["CaptureItem", "CaptureReader", "CaptureStatistics", "CapturedMessage", "SessionEnded", "open_capture"]
 
 _FILE_SESSION: Final = TransportSession(protocol="file")
+_NETFLOW_HEADERS: Final = {1: 16, 5: 24, 7: 24, 8: 28, 9: 20}  # octets, by version
 _BUFFER_OCTETS: Final = 1 << 20
 _MAX_SESSIONS_KEPT: Final = 65_536  # of a cache that saves making equal values
 
@@ -79,6 +82,7 @@ class CaptureStatistics:
         frames_skipped: without an IP packet, with neither UDP nor TCP in it, or with headers that cannot be.
         packets_incomplete: fragmented packets of which pieces are missing.
         datagrams_other: UDP datagrams that are no Messages, or went to other ports.
+        datagrams_netflow: of those others, the datagrams of each version of NetFlow before IPFIX.
         datagrams_cut: Messages longer than what was captured of them.
         streams_other: TCP streams that do not begin with a Message.
         streams_with_gap: TCP streams that ended early, because octets were not captured.
@@ -89,6 +93,7 @@ class CaptureStatistics:
     frames_skipped: int = 0
     packets_incomplete: int = 0
     datagrams_other: int = 0
+    datagrams_netflow: Mapping[int, int] = field(default_factory=dict)
     datagrams_cut: int = 0
     streams_other: int = 0
     streams_with_gap: int = 0
@@ -104,8 +109,13 @@ class CaptureReader:
     """
 
     def __init__(self, file: BinaryReader, *, ports: Collection[int] | None = None) -> None:
-        """Read from ``file``; with ``ports`` only what was sent to one of them (an IPFIX File has no ports)."""
+        """Read from ``file``; with ``ports`` only what was sent to one of them (an IPFIX File has no ports).
+
+        Raises:
+            OSError: the file's first octets cannot be read.
+        """
         self._source = OctetSource(file)
+        self._start = self._source.read(4)
         self._ports = None if ports is None else frozenset(ports)
         self._fragments = FragmentTable()
         self._streams = MessageStreams()
@@ -114,6 +124,7 @@ class CaptureReader:
         self._frames = 0
         self._frames_skipped = 0
         self._datagrams_other = 0
+        self._datagrams_netflow: Counter[int] = Counter()
         self._datagrams_cut = 0
         self._items = self._read()
 
@@ -122,6 +133,11 @@ class CaptureReader:
 
     def __next__(self) -> CaptureItem:
         return next(self._items)
+
+    @property
+    def is_ipfix_file(self) -> bool:
+        """Whether it is an IPFIX File (RFC 5655), which knows nothing of ports; else it is a capture, or unknown."""
+        return self._start[:2] == IPFIX_VERSION
 
     @property
     def offset(self) -> int:
@@ -135,6 +151,7 @@ class CaptureReader:
             frames_skipped=self._frames_skipped,
             packets_incomplete=self._fragments.given_up,
             datagrams_other=self._datagrams_other,
+            datagrams_netflow=dict(sorted(self._datagrams_netflow.items())),
             datagrams_cut=self._datagrams_cut,
             streams_other=self._streams.other,
             streams_with_gap=self._streams.gaps,
@@ -142,8 +159,8 @@ class CaptureReader:
         )
 
     def _read(self) -> Iterator[CaptureItem]:
-        start = self._source.read(4)
-        if start[:2] == IPFIX_VERSION:
+        start = self._start
+        if self.is_ipfix_file:
             for export_time, message in read_ipfix_file(start, self._source):
                 self._time = max(self._time, export_time)
                 yield CapturedMessage(self._time, _FILE_SESSION, message)
@@ -195,8 +212,12 @@ class CaptureReader:
         if datagram is None:
             self._frames_skipped += 1
             return None
-        if bytes(datagram.payload[:2]) != IPFIX_VERSION or not self._is_wanted(packet.payload):
+        is_wanted = self._is_wanted(packet.payload)
+        if bytes(datagram.payload[:2]) != IPFIX_VERSION or not is_wanted:
             self._datagrams_other += 1
+            version = int.from_bytes(datagram.payload[:2], "big")
+            if is_wanted and len(datagram.payload) >= _NETFLOW_HEADERS.get(version, inf):
+                self._datagrams_netflow[version] += 1
             return None
         self._datagrams_cut += datagram.is_cut
         session = self._session(

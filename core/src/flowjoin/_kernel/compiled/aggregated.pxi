@@ -105,7 +105,7 @@ cdef class Aggregated:
         """The state of a new flow."""
         cdef Layout layout = rows.layout
         cdef uint8_t* state = layout.new_state()
-        cdef uint32_t at, start, end
+        cdef uint32_t at, start, end, number
         cdef uint64_t throughput = 0, reverse_throughput = 0, value
         cdef const Found* found
         cdef bint of_source = not needs_join or side == OF_SOURCE
@@ -138,9 +138,10 @@ cdef class Aggregated:
             found = rows.texts + at
             if at == layout.cluster and found.length == 0:
                 found = &self.cluster_id
-            store32(
-                state + layout.texts_at + 4 * at, self.strings.hold(found.octets, found.length, layout.kinds[at])
-            )
+            number = 0
+            if found.length:
+                number = self.strings.hold(found.octets, found.length, layout.kinds[at])
+            store32(state + layout.texts_at + 4 * at, number)
         return state
 
     cdef int join(self, uint8_t* state, Rows rows, bint is_external_half) except -1:

@@ -24,6 +24,7 @@ cdef struct Sum:
 cdef enum:
     BLOCKS_PER_SEGMENT = 1024
     MAXIMUM_KEY = 63
+    NOWHERE = 0xFFFFFFFF
 
 cdef dict FORMS = {
     "B": UNSIGNED, "H": UNSIGNED, "I": UNSIGNED, "Q": UNSIGNED,
@@ -111,6 +112,7 @@ cdef class Layout:
             for element in schema.elements
         ]
         own = lambda name: of_family(name, schema.family)
+        self.direction = self.slots["flowDirection"][0] if "flowDirection" in self.slots else NOWHERE
         self.source, self.destination = self.slots[own("sourceIPv4Address")][0], self.slots[own("destinationIPv4Address")][0]
         self.ports, self.protocol = self.slots["sourceTransportPort"][0], self.slots["protocolIdentifier"][0]
         assert self.slots["destinationTransportPort"][0] == self.ports + 2, "the ports lie side by side"
@@ -118,7 +120,7 @@ cdef class Layout:
             self.icmp, self.interface = self.slots[own("icmpTypeCodeIPv4")][0], self.slots["ingressInterface"][0]
             self.exporter_ipv4 = self.slots["originalExporterIPv4Address"][0]
             self.exporter_ipv6 = self.slots["originalExporterIPv6Address"][0]
-            self.domain, self.direction = self.slots["originalObservationDomainId"][0], self.slots["flowDirection"][0]
+            self.domain = self.slots["originalObservationDomainId"][0]
             self.control_bits, self.start = self.slots["tcpControlBits"][0], self.slots["flowStartMilliseconds"][0]
             assert self.start == 64 and self.control_bits == 80, "counters and times lead"
             return
@@ -159,6 +161,7 @@ cdef class Layout:
         if self.left == 0:
             self.segments = <uint8_t**>grown(self.segments, (self.segment_count + 1) * sizeof(uint8_t*))
             self.segments[self.segment_count] = <uint8_t*>grown(NULL, <size_t>size * BLOCKS_PER_SEGMENT)
+            want_pages(self.segments[self.segment_count], <size_t>size * BLOCKS_PER_SEGMENT)
             self.segment_count += 1
             self.left = BLOCKS_PER_SEGMENT
         self.left -= 1

@@ -18,7 +18,12 @@ cdef extern from "compiled/octets.h" nogil:
     void store_number(uint8_t* at, uint64_t value, unsigned size) noexcept
     uint64_t load_number(const uint8_t* at, unsigned size) noexcept
     bint is_zero(const uint8_t* at, size_t size) noexcept
+    bint are_equal(const uint8_t* one, const uint8_t* other, size_t size) noexcept
     uint32_t hash_octets(const uint8_t* at, size_t size, const uint64_t* seeds) noexcept
+
+
+cdef extern from "compiled/pages.h" nogil:
+    void want_pages(void* block, size_t octets) noexcept
 
 
 cdef void* grown(void* block, size_t octets) except NULL:

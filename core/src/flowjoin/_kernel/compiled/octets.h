@@ -71,6 +71,19 @@ static inline int is_zero(const uint8_t *at, size_t size) {
     return 1;
 }
 
+/* Mostly a few tens of octets: cheaper than a call. */
+static inline int are_equal(const uint8_t *one, const uint8_t *other, size_t size) {
+    uint64_t differing = 0;
+    if (size > 64) return memcmp(one, other, size) == 0;
+    if (size >= 8) {
+        for (size_t at = 0; at < size - 8; at += 8) differing |= load64(one + at) ^ load64(other + at);
+        return (differing | (load64(one + size - 8) ^ load64(other + size - 8))) == 0;
+    }
+    if (size >= 4) return load32(one) == load32(other) && load32(one + size - 4) == load32(other + size - 4);
+    for (size_t at = 0; at < size; at++) differing |= one[at] ^ other[at];
+    return differing == 0;
+}
+
 static inline uint64_t hash_mix(uint64_t one, uint64_t other) {
     __uint128_t product = (__uint128_t)one * other;
     return (uint64_t)product ^ (uint64_t)(product >> 64);

@@ -113,6 +113,9 @@ cdef class Plain:
         handle = table.find(key, layout, hash)
         if handle != NOBODY:
             flow = table.flow(handle)
+            if flow.flags & ANEW:
+                know_totals(flow.state, rows)
+                flow.flags &= ~ANEW
             self.later(flow.state, rows, start, end)
             table.touch(handle, flow, now, False)
             self.records_merged += 1

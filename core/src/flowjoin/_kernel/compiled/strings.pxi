@@ -81,7 +81,7 @@ cdef class Strings:
             if number < 0:
                 break
             string = self.at(<uint32_t>number)
-            if string.length == length and string.kind == kind and memcmp(string.octets, octets, length) == 0:
+            if string.length == length and string.kind == kind and are_equal(string.octets, octets, length):
                 string.holders += 1
                 return <uint32_t>number
         if kind == TEXT and not self.is_ascii(octets, length):
@@ -168,7 +168,7 @@ cdef class Strings:
                 return 0
         else:
             string = self.at(before)
-            if string.length == found.length and memcmp(string.octets, found.octets, found.length) == 0:
+            if string.length == found.length and are_equal(string.octets, found.octets, found.length):
                 return 0
         store32(at, self.hold(found.octets, found.length, kind))
         self.let_go(before)
@@ -193,10 +193,14 @@ cdef class Strings:
 
     cdef int next_column(self) except -1:
         """Begin to give codes for another column."""
-        if self.codes_size < self.count or self.column == 0xFFFFFFFF:
-            self.codes = <uint64_t*>grown(self.codes, <size_t>self.count * 8)
-            memset(self.codes, 0, <size_t>self.count * 8)
-            self.codes_size = self.count
+        cdef size_t room
+        if self.column == 0xFFFFFFFF:  # after years: what was given then must not be taken for new
+            memset(self.codes, 0, <size_t>self.codes_size * 8)
             self.column = 0
+        if self.codes_size < self.count:  # by so much at once that it seldom happens, and never begins anew
+            room = min(<size_t>self.count + self.count // 4 + STRINGS, 0xFFFFFFFF)
+            self.codes = <uint64_t*>grown(self.codes, room * 8)
+            memset(self.codes + self.codes_size, 0, (room - self.codes_size) * 8)
+            self.codes_size = <uint32_t>room
         self.column += 1
         return 0

@@ -30,10 +30,6 @@ cdef struct Departed:
     uint8_t layout
     bint is_enriched
 
-cdef struct Eviction:  # a candidate, by serial
-    uint64_t serial
-    uint32_t handle
-
 cdef struct Chain:
     uint32_t first
     uint32_t last
@@ -67,9 +63,7 @@ cdef class Table:
     cdef Chain ready  # by the time of their last record
     cdef Chain waiting  # as they were stored
     cdef uint32_t waiting_count
-    cdef Eviction* candidates  # of the ready flows longest without a record, a heap by serial
-    cdef uint32_t candidate_count
-    cdef uint32_t candidate_room
+    cdef Candidates candidates  # of the ready flows longest without a record
     cdef double candidates_seen
     cdef bint has_candidates
     # rows of evicted flows, a ring
@@ -87,6 +81,7 @@ cdef class Table:
     def __cinit__(self, Strings strings, list layouts, limits, departed_limit, seeds):
         cdef int at
         index_open(&self.index)
+        self.candidates = Candidates()
         self.strings = strings
         self.layouts = layouts
         for at in range(4):
@@ -105,7 +100,6 @@ cdef class Table:
             free(self.segments[at])
         free(self.segments)
         free(self.queue)
-        free(self.candidates)
         free(self.departed)
         index_close(&self.index)
 
@@ -143,6 +137,7 @@ cdef class Table:
         if self.free == NOBODY and self.slots >> FLOW_BITS == self.segment_count:
             self.segments = <Flow**>grown(self.segments, (self.segment_count + 1) * sizeof(Flow*))
             self.segments[self.segment_count] = <Flow*>zeroed(FLOWS, sizeof(Flow))
+            want_pages(self.segments[self.segment_count], FLOWS * sizeof(Flow))
             self.segment_count += 1
         if self.queue_size == self.queue_room:
             self.queue = <Due*>grown(self.queue, (<size_t>self.queue_room + self.queue_room // 2 + 1024) * sizeof(Due))
@@ -295,44 +290,8 @@ cdef class Table:
         """Add a flow whose last record came at ``seen``, which is now."""
         self.append(&self.ready, handle, flow)
         if self.has_candidates and self.candidates_seen == flow.seen:
-            self.add_candidate(handle, flow)
+            self.candidates.add(handle, self.serial(flow))
         return 0
-
-    cdef int add_candidate(self, uint32_t handle, const Flow* flow) except -1:
-        cdef uint32_t place = self.candidate_count, parent
-        cdef Eviction entry
-        if place == self.candidate_room:
-            self.candidates = <Eviction*>grown(self.candidates, (<size_t>place + place // 2 + 64) * sizeof(Eviction))
-            self.candidate_room += place // 2 + 64
-        self.candidate_count += 1
-        entry.serial = self.serial(flow)
-        entry.handle = handle
-        while place:
-            parent = (place - 1) >> 1
-            if self.candidates[parent].serial <= entry.serial:
-                break
-            self.candidates[place] = self.candidates[parent]
-            place = parent
-        self.candidates[place] = entry
-        return 0
-
-    cdef void drop_candidate(self) noexcept:
-        """Take the first one out."""
-        cdef Eviction entry
-        cdef uint64_t place = 0, child
-        self.candidate_count -= 1
-        entry = self.candidates[self.candidate_count]
-        while True:
-            child = 2 * place + 1
-            if child >= self.candidate_count:
-                break
-            if child + 1 < self.candidate_count and self.candidates[child + 1].serial < self.candidates[child].serial:
-                child += 1
-            if entry.serial <= self.candidates[child].serial:
-                break
-            self.candidates[place] = self.candidates[child]
-            place = child
-        self.candidates[place] = entry
 
     cdef uint32_t first_to_leave(self) except? 0xFFFFFFFE:
         cdef uint32_t handle = self.ready.first
@@ -342,22 +301,22 @@ cdef class Table:
             return self.waiting.first
         seen = self.flow(handle).seen
         if not self.has_candidates or self.candidates_seen != seen:
-            self.candidate_count = 0
+            self.candidates.count = 0
             self.has_candidates = True
             self.candidates_seen = seen
             while handle != NOBODY:
                 flow = self.flow(handle)
                 if flow.seen != seen:
                     break
-                self.add_candidate(handle, flow)
+                self.candidates.add(handle, self.serial(flow))
                 handle = flow.after
         while True:  # flows that were seen again, or have left, are still among them
-            handle = self.candidates[0].handle
+            handle = self.candidates.entries[0].handle
             flow = self.flow(handle)
             if flow.state != NULL and flow.flags & READY and flow.seen == seen \
-                    and self.serial(flow) == self.candidates[0].serial:
+                    and self.serial(flow) == self.candidates.entries[0].serial:
                 return handle
-            self.drop_candidate()
+            self.candidates.drop()
 
     cdef int evict(self) except -1:
         cdef uint32_t handle = self.first_to_leave(), room, at

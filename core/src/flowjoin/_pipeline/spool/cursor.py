@@ -42,13 +42,22 @@ class CursorFile:
             OSError: it cannot be.
         """
         self._disk = disk
-        self._descriptor = disk.open_slots(directory / CURSOR_NAME, 2 * _SLOT)
+        self._path = directory / CURSOR_NAME
+        self._descriptor = disk.open_slots(self._path, 2 * _SLOT)
         cursor, number = _newest(disk, directory)
         self.restored = cursor
         self._number = number
 
     def write(self, cursor: Cursor) -> None:
-        """Keep it."""
+        """Keep it.
+
+        Raises:
+            OSError: it may not be.
+        """
+        if self._disk.is_removed(self._descriptor):
+            fresh = self._disk.open_slots(self._path, 2 * _SLOT)
+            self._disk.close(self._descriptor)
+            self._descriptor = fresh
         number = self._number + 1
         line = line_of([number, cursor.segment, cursor.ordinal, cursor.parts])
         assert len(line) <= _SLOT, "a batch is cut into few parts"

@@ -9,9 +9,10 @@ from typing import Final
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.spool.composing import Composer
+from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import Head
-from flowjoin._pipeline.spool.segments import SegmentFiles, SegmentWriter, list_segments, remove_segment
+from flowjoin._pipeline.spool.segments import SegmentFiles, SegmentWriter, list_segments, next_number, remove_segment
 
 __all__ = ["DEAD_LETTERS", "DeadLetter", "DeadLetters"]
 
@@ -58,8 +59,7 @@ class DeadLetters:
         files = None
         if composer is None:
             self._directory.mkdir(mode=0o700, exist_ok=True)
-            known = list_segments(self._disk, self._directory)
-            files = SegmentFiles(self._directory, known[-1].number + 1 if known else 1)
+            files = SegmentFiles(self._directory, next_number(self._disk, self._directory, Cursor()))
             composer = Composer(Head(self._head.instance_id, self._head.lane, files.number), wall)
         for letter in letters:
             self._groups += 1

@@ -57,6 +57,10 @@ class Disk:
         """Wait until it is on the disk."""
         os.fdatasync(descriptor)
 
+    def is_removed(self, descriptor: int) -> bool:
+        """Whether the file has no name any more, so that what is written to it is lost."""
+        return os.fstat(descriptor).st_nlink == 0
+
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import Index, Piece
 from flowjoin._pipeline.spool.row_layout import DamagedError
-from flowjoin._pipeline.spool.segments import SegmentFiles, list_segments, load_index, read_batch
+from flowjoin._pipeline.spool.segments import SegmentFiles, list_segments, list_without_index, load_index, read_batch
 from flowjoin._pipeline.spool.shelf import batches_from
 
 __all__ = ["Findings", "Waiting", "examine", "lane_of", "waiting_batches"]
@@ -88,7 +89,10 @@ def waiting_batches(
     cursor = read_cursor(disk, directory)
     segments = list_segments(disk, directory)
     for files in segments:
-        index = load_index(disk, files, registry)
+        try:
+            index = load_index(disk, files, registry)
+        except FileNotFoundError:
+            continue  # flowjoin runs, and has delivered it meanwhile
         found: list[Waiting] = []
         for batch in batches_from(index.batches, cursor, files.number):
             is_cut = (files.number, batch.ordinal) == (cursor.segment, cursor.ordinal)
@@ -113,9 +117,12 @@ def examine(directory: Path, registry: ElementRegistry, *, is_thorough: bool) ->
     """
     disk = Disk()
     findings = Findings(*lane_of(directory))
+    without_index = list_without_index(disk, directory)
     for files, index, found in waiting_batches(disk, directory, registry):
         findings.segments += 1
-        findings.octets += disk.size(files.index) + (disk.size(files.data) if files.data.exists() else 0)
+        for path in (files.index, files.data):
+            with contextlib.suppress(FileNotFoundError):
+                findings.octets += disk.size(path)
         findings.damaged_lines += index.damaged_lines
         if index.damaged_lines:
             findings.problems.append(f"{files.index}: {index.damaged_lines} lines cannot be read")
@@ -127,6 +134,9 @@ def examine(directory: Path, registry: ElementRegistry, *, is_thorough: bool) ->
                 except DamagedError as exc:
                     findings.damaged_rows += waiting.rows
                     findings.problems.append(f"{files.data}: {waiting.rows} rows: {exc}")
+    for files in list_without_index(disk, directory):
+        if files in without_index:  # else flowjoin runs, and has removed the first of the two files
+            findings.problems.append(f"{files.data}: its index is not there, so its rows are counted nowhere")
     return findings
 
 

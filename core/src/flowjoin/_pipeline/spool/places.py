@@ -8,7 +8,7 @@ from typing import Final
 
 from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS
 from flowjoin._pipeline.spool.disk import Disk
-from flowjoin._pipeline.spool.segments import list_segments
+from flowjoin._pipeline.spool.segments import list_segments, list_without_index
 
 __all__ = ["SPOOL", "orphan_spools", "spool_directories"]
 
@@ -26,7 +26,9 @@ def spool_directories(directory: Path) -> list[Path]:
     found: list[Path] = []
     for place in (below, *sorted(each for each in below.iterdir() if each.is_dir())):
         for candidate in (place, place / DEAD_LETTERS):
-            if candidate not in found and candidate.is_dir() and list_segments(disk, candidate):
+            if candidate in found or not candidate.is_dir():
+                continue
+            if list_segments(disk, candidate) or list_without_index(disk, candidate):
                 found.append(candidate)
     return found
 

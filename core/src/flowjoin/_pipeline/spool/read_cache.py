@@ -5,6 +5,8 @@ What comes first is delivered first: when there is no room for more, the newest 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from flowjoin._model.flow_batch import FlowBatch
 
 __all__ = ["ReadCache"]
@@ -39,7 +41,7 @@ class ReadCache:
             _, batch = self._batches.popitem()
             self._octets -= batch.octets
 
-    def forget(self, segment: int) -> None:
-        """Forget what is of this segment."""
-        for key in [key for key in self._batches if key[0] == segment]:
+    def forget(self, segments: Collection[int]) -> None:
+        """Forget what is of these segments."""
+        for key in [key for key in self._batches if key[0] in segments]:
             self.pop(*key)

@@ -24,8 +24,10 @@ from flowjoin._pipeline.spool.segments import (
     SegmentWriter,
     list_segments,
     load_index,
+    next_number,
     read_batch,
     remove_segment,
+    remove_unfinished,
 )
 
 __all__ = ["Resent", "resend"]
@@ -73,6 +75,8 @@ def resend(
     """
     disk = Disk()
     done = Resent()
+    if is_moved:
+        remove_unfinished(disk, source)
     sequence = 0
     for files, index, found in waiting_batches(disk, source, registry):
         batches: list[FlowBatch] = []
@@ -114,7 +118,7 @@ def _append(
     Gives how many it has. Rows of open batches count in the last segment only.
     """
     known = list_segments(disk, target)
-    number = max(known[-1].number if known else 0, read_cursor(disk, target).segment) + 1
+    number = next_number(disk, target, read_cursor(disk, target))
     first: list[FlowBatch] = []
     if known:
         index = load_index(disk, known[-1], registry)

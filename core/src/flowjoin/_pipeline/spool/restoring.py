@@ -12,6 +12,7 @@ from flowjoin._pipeline.spool.index import Head, Index
 from flowjoin._pipeline.spool.row_layout import DamagedError
 from flowjoin._pipeline.spool.segments import SegmentFiles, load_index, read_batch
 from flowjoin._pipeline.spool.shelf import Segment, batches_from
+from flowjoin.api._types import Logger
 
 __all__ = ["Restored", "restore"]
 
@@ -40,8 +41,26 @@ class Restored:
     damaged_lines: int = 0
     problems: list[str] = field(default_factory=list)
 
+    def tell(self, log: Logger) -> None:
+        """Say what was found."""
+        if self.rows or self.damaged_rows or self.damaged_lines:
+            log.info("spool_restored", rows=self.rows, segments=len(self.segments))
+        if self.damaged_rows or self.damaged_lines:
+            log.error("spool_damaged", rows=self.damaged_rows, index_lines=self.damaged_lines)
+        for problem in self.problems:
+            log.error("spool_not_readable", problem=problem)
 
-def restore(disk: Disk, found: list[SegmentFiles], cursor: Cursor, registry: ElementRegistry, head: Head) -> Restored:
+
+def restore(
+    disk: Disk,
+    found: list[SegmentFiles],
+    cursor: Cursor,
+    registry: ElementRegistry,
+    head: Head,
+    *,
+    now: float,
+    wall: float,
+) -> Restored:
     """Read the indices of the segments found.
 
     Args:
@@ -49,6 +68,8 @@ def restore(disk: Disk, found: list[SegmentFiles], cursor: Cursor, registry: Ele
         cursor: up to where batches are settled.
         registry: of the batches made.
         head: for a segment whose own first line is damaged.
+        now: on the clock by which segments age from here on.
+        wall: the same moment, on the one by which they were written; what lies behind it was written just now.
     """
     restored = Restored()
     for files in found:
@@ -58,7 +79,7 @@ def restore(disk: Disk, found: list[SegmentFiles], cursor: Cursor, registry: Ele
             continue
         try:
             index = load_index(disk, files, registry)
-            segment = _segment_of(disk, files, index, cursor, head)
+            segment = _segment_of(disk, files, index, cursor, head, now, wall)
         except OSError as exc:
             restored.problems.append(f"{files.index}: {exc.strerror or exc}")
             continue
@@ -77,18 +98,20 @@ def restore(disk: Disk, found: list[SegmentFiles], cursor: Cursor, registry: Ele
     return restored
 
 
-def _segment_of(disk: Disk, files: SegmentFiles, index: Index, cursor: Cursor, head: Head) -> Segment:
+def _segment_of(
+    disk: Disk, files: SegmentFiles, index: Index, cursor: Cursor, head: Head, now: float, wall: float
+) -> Segment:
     batches = batches_from(index.batches, cursor, files.number)
     times = [piece.written_at for batch in index.batches for piece in batch.pieces]
     times += [piece.written_at for pieces in index.open_groups.values() for piece in pieces]
     own = index.head or head
     return Segment(
-        number=files.number,
-        files=files,
-        instance_id=own.instance_id,
-        lane=own.lane,
-        first_at=min(times, default=0.0),
-        last_at=max(times, default=0.0),
+        files.number,
+        files,
+        own.instance_id,
+        own.lane,
+        first_at=min(now, now - wall + min(times, default=wall)),
+        last_at=min(now, now - wall + max(times, default=wall)),
         octets=disk.size(files.index) + _size_or_none(disk, files),
         rows=sum(batch.rows for batch in batches),
         batches=None,

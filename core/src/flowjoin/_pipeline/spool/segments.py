@@ -7,9 +7,11 @@ fault never writes to the same files again, so that a torn tail stays a tail.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import threading
 import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -17,6 +19,7 @@ from typing import Final, TypeAlias
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_schema import FlowSchema
+from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import MAX_LINE_OCTETS, Index, Piece, read_index
 from flowjoin._pipeline.spool.row_layout import DamagedError, RowLayout
@@ -28,10 +31,13 @@ __all__ = [
     "SegmentWriter",
     "decode_slowly",
     "list_segments",
+    "list_without_index",
     "load_index",
+    "next_number",
     "read_batch",
     "read_octets",
     "remove_segment",
+    "remove_unfinished",
 ]
 
 # To be iterated to its end, with others working between two steps; it returns the batch.
@@ -40,6 +46,7 @@ Decoding: TypeAlias = Generator[None, None, FlowBatch]
 _DATA: Final = ".ipfix"
 _INDEX: Final = ".index"
 _NEW: Final = ".new"
+_GONE: Final = ".gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,7 @@ class SegmentWriter:
         self._descriptors: tuple[int, ...] = ()
         new_data, new_index = (path.with_name(path.name + _NEW) for path in (files.data, files.index))
         try:
+            files.directory.mkdir(mode=0o700, exist_ok=True)  # somebody may have removed it
             for path, octets in ((new_data, data), (new_index, lines)):
                 descriptor = disk.create(path)
                 self._descriptors += (descriptor,)
@@ -97,6 +105,9 @@ class SegmentWriter:
             OSError: the segment must not be written to any more.
         """
         data_file, index_file = self._descriptors
+        for descriptor in self._descriptors:
+            if self._disk.is_removed(descriptor):
+                raise OSError(errno.ENOENT, "somebody removed the segment that is written to")
         if data:
             self._disk.write(data_file, data)
             if is_synced:
@@ -120,18 +131,58 @@ class SegmentWriter:
 
 def list_segments(disk: Disk, directory: Path) -> list[SegmentFiles]:
     """The segments in a directory, oldest first; those without an index are not among them."""
-    numbers = []
-    for name in disk.names(directory):
-        stem, dot, suffix = name.rpartition(".")
-        if dot + suffix == _INDEX and stem.isascii() and stem.isdigit():
-            numbers.append(int(stem))
+    return [SegmentFiles(directory, number) for number in sorted(_numbers(disk.names(directory), _INDEX))]
+
+
+def list_without_index(disk: Disk, directory: Path) -> list[SegmentFiles]:
+    """The segments of which only the octets are there, oldest first: nobody can tell which of their rows are settled.
+
+    One whose making or removing a sudden end has cut short is not among them.
+    """
+    names = disk.names(directory)
+    numbers = _numbers(names, _DATA) - _numbers(names, _INDEX) - _unfinished(names)
     return [SegmentFiles(directory, number) for number in sorted(numbers)]
 
 
+def remove_unfinished(disk: Disk, directory: Path) -> None:
+    """Remove what a sudden end has left of making or removing a segment; nobody may be at either.
+
+    Raises:
+        OSError: it cannot be.
+    """
+    names = disk.names(directory)
+    for number in _unfinished(names):
+        disk.remove(SegmentFiles(directory, number).data)
+    for name in names:
+        if name.endswith((_DATA + _NEW, _INDEX + _NEW, _INDEX + _GONE)):
+            disk.remove(directory / name)
+
+
+def _unfinished(names: Sequence[str]) -> set[int]:
+    """What is in their octets stands elsewhere too, or is settled."""
+    return (_numbers(names, _INDEX + _NEW) | _numbers(names, _INDEX + _GONE)) - _numbers(names, _INDEX)
+
+
+def next_number(disk: Disk, directory: Path, cursor: Cursor) -> int:
+    """Of a new segment: above all that are there, whole or not, and all that were settled."""
+    names = disk.names(directory)
+    return max(cursor.segment, 0, *_numbers(names, _INDEX), *_numbers(names, _DATA)) + 1
+
+
+def _numbers(names: Iterable[str], suffix: str) -> set[int]:
+    """Of the names that are ours: written as we write them, because two names of one number would be two segments."""
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    digits = (stem for stem in stems if stem.isascii() and stem.isdigit())
+    return {int(stem) for stem in digits if f"{int(stem):010d}" == stem}
+
+
 def remove_segment(disk: Disk, files: SegmentFiles) -> None:
-    """The index first: what no index names is not there."""
-    disk.remove(files.index)
+    """All at once: whatever ends this in the middle, there is no such segment any more."""
+    gone = files.index.with_name(files.index.name + _GONE)
+    with contextlib.suppress(FileNotFoundError):  # somebody was quicker
+        disk.rename(files.index, gone)
     disk.remove(files.data)
+    disk.remove(gone)
 
 
 def load_index(disk: Disk, files: SegmentFiles, registry: ElementRegistry) -> Index:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from flowjoin._model.flow_batch import FlowBatch
@@ -23,7 +23,23 @@ from flowjoin._pipeline.spool.segments import SegmentFiles
 __all__ = ["Segment", "Shelf", "Taken", "batches_from"]
 
 
-@dataclass(slots=True)
+class Totals:
+    """Sums over the segments of a shelf, kept up to date: there may be ten thousand of them."""
+
+    __slots__ = ("memory_octets", "memory_rows", "spooled_octets", "spooled_rows")
+
+    def __init__(self) -> None:
+        self.spooled_rows = self.spooled_octets = self.memory_rows = self.memory_octets = 0
+
+    def add(self, rows: int, octets: int, *, is_spooled: bool) -> None:
+        if is_spooled:
+            self.spooled_rows += rows
+            self.spooled_octets += octets
+        else:
+            self.memory_rows += rows
+            self.memory_octets += octets
+
+
 class Segment:
     """One segment.
 
@@ -33,27 +49,70 @@ class Segment:
         rows: of batches not yet taken.
         instance_id: who closed its batches, and
         lane: in which lane; parts of their ids.
-        last_at: when it was written to last, wall clock.
+        first_at: when it was written to first, and
+        last_at: last; on the clock that nobody sets.
         is_open: it is still written to.
         published: batches of ordinals below it count; what else its index may name does not.
         batches: not yet taken; None: on the disk only.
         held: of a segment in memory, the rows by ordinal.
     """
 
-    number: int
-    files: SegmentFiles | None
-    instance_id: str
-    lane: str
-    first_at: float = 0.0
-    last_at: float = 0.0
-    octets: int = 0
-    rows: int = 0
-    is_open: bool = False
-    published: float = inf
-    batches: deque[Batch] | None = field(default_factory=deque)
-    schemas: dict[int, FlowSchema] = field(default_factory=dict)
-    held: dict[int, FlowBatch] = field(default_factory=dict)
-    _ordinal: int = 0
+    def __init__(
+        self,
+        number: int,
+        files: SegmentFiles | None,
+        instance_id: str,
+        lane: str,
+        *,
+        first_at: float = 0.0,
+        last_at: float = 0.0,
+        octets: int = 0,
+        rows: int = 0,
+        batches: deque[Batch] | None,
+    ) -> None:
+        self.number = number
+        self.files = files
+        self.instance_id = instance_id
+        self.lane = lane
+        self.first_at = first_at
+        self.last_at = last_at
+        self.is_open = False
+        self.published: float = inf
+        self.batches = batches
+        self.schemas: dict[int, FlowSchema] = {}
+        self.held: dict[int, FlowBatch] = {}
+        self._octets = octets
+        self._rows = rows
+        self._totals = Totals()  # of its shelf, once it is on one
+        self._ordinal = 0
+
+    @property
+    def rows(self) -> int:
+        return self._rows
+
+    @rows.setter
+    def rows(self, rows: int) -> None:
+        self._totals.add(rows - self._rows, 0, is_spooled=self.files is not None)
+        self._rows = rows
+
+    @property
+    def octets(self) -> int:
+        return self._octets
+
+    @octets.setter
+    def octets(self, octets: int) -> None:
+        self._totals.add(0, octets - self._octets, is_spooled=self.files is not None)
+        self._octets = octets
+
+    def count_in(self, totals: Totals) -> None:
+        """It is on a shelf with these sums."""
+        self._totals = totals
+        totals.add(self._rows, self._octets, is_spooled=self.files is not None)
+
+    def count_out(self) -> None:
+        """It is on no shelf any more."""
+        self._totals.add(-self._rows, -self._octets, is_spooled=self.files is not None)
+        self._totals = Totals()
 
     def keep(self, batch: FlowBatch, epoch: int, sequence: int) -> None:
         """Append a batch to a segment in memory."""
@@ -87,6 +146,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self._segments: deque[Segment] = deque()
+        self._totals = Totals()
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -97,25 +157,26 @@ class Shelf:
     @property
     def rows(self) -> int:
         """Of batches not yet taken."""
-        return sum(segment.rows for segment in self._segments)
+        return self._totals.spooled_rows + self._totals.memory_rows
 
     @property
     def spooled_rows(self) -> int:
         """Of them, on the disk."""
-        return sum(segment.rows for segment in self._segments if segment.files is not None)
+        return self._totals.spooled_rows
 
     @property
     def octets(self) -> int:
         """On the disk."""
-        return sum(segment.octets for segment in self._segments if segment.files is not None)
+        return self._totals.spooled_octets
 
     @property
     def memory_octets(self) -> int:
         """Of rows that are only in memory."""
-        return sum(segment.octets for segment in self._segments if segment.files is None)
+        return self._totals.memory_octets
 
     def append(self, segment: Segment) -> None:
         """A new segment, at the end."""
+        segment.count_in(self._totals)
         self._segments.append(segment)
 
     def first(self) -> Segment | None:
@@ -169,6 +230,7 @@ class Shelf:
             segment = self._segments[0]
             if segment.rows or segment.is_open or segment is in_hand or segment is newest:
                 break
+            segment.count_out()
             left.append(self._segments.popleft())
         return left
 
@@ -180,16 +242,22 @@ class Shelf:
                 return segment
         return None
 
-    def give_up_older(self, wall: float) -> list[Segment]:
-        """Take away the closed segments that were written to last before that time."""
-        old = [segment for segment in self._segments if not segment.is_open and segment.last_at < wall]
-        for segment in old:
-            self._remove(segment)
+    def give_up_older(self, moment: float) -> list[Segment]:
+        """Take away the closed segments that were written to last before that moment."""
+        old = [segment for segment in self._segments if not segment.is_open and segment.last_at < moment]
+        if old:
+            gone = set(map(id, old))
+            self._segments = deque(segment for segment in self._segments if id(segment) not in gone)
+            for segment in old:
+                segment.count_out()
         return old
 
     def _remove(self, segment: Segment) -> None:
-        # by identity: two segments may be equal
-        self._segments = deque(each for each in self._segments if each is not segment)
+        if self._segments[0] is segment:
+            self._segments.popleft()
+        else:
+            self._segments = deque(each for each in self._segments if each is not segment)
+        segment.count_out()
 
     def give_up_memory(self, octets: int) -> int:
         """Forget the oldest batches that are only in memory until so many octets are left; gives their rows."""

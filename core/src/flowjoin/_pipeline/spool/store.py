@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 
@@ -24,6 +24,7 @@ from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_head import Part
 from flowjoin._pipeline.lane_queue import LaneBooks
+from flowjoin._pipeline.spool.bounds import Bounds
 from flowjoin._pipeline.spool.cursor import CursorFile
 from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS, DeadLetters
 from flowjoin._pipeline.spool.delivery import Delivery, Ledger
@@ -33,29 +34,25 @@ from flowjoin._pipeline.spool.intake import Intake
 from flowjoin._pipeline.spool.read_cache import ReadCache
 from flowjoin._pipeline.spool.reader import SegmentReader
 from flowjoin._pipeline.spool.restoring import restore
-from flowjoin._pipeline.spool.segments import (
-    list_segments,
-)
+from flowjoin._pipeline.spool.segments import list_segments, list_without_index, next_number, remove_unfinished
 from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
 from flowjoin._pipeline.spool.settling import Settlement
-from flowjoin._pipeline.spool.shelf import Segment, Shelf
+from flowjoin._pipeline.spool.shelf import Shelf
 from flowjoin._pipeline.spool.threads import InThread, in_thread
 from flowjoin._pipeline.spool.writer import SpoolWriter
 from flowjoin.api._types import Batching, Logger
 
 __all__ = ["SpoolStore"]
 
-T = TypeVar("T")
-
 _AGE_CHECK_SECONDS: Final = 30.0
 _CLOSING_SECONDS: Final = 10.0
 _WRITE_OCTETS: Final = 8 * 1024 * 1024  # in memory, of one write
-_READ_ATTEMPTS: Final = 5
-_READ_AGAIN_SECONDS: Final = 1.0
 
 
 class SpoolStore:
     """Keeps a lane's rows on the disk until they are settled."""
+
+    is_durable: Final = True
 
     def __init__(
         self,
@@ -102,8 +99,10 @@ class SpoolStore:
             self._disk.sync_directory(folder)  # a name that a loss of power takes would take the spool with it
         cursor_file = CursorFile(self._disk, settings.directory)
         cursor = cursor_file.restored
+        remove_unfinished(self._disk, settings.directory)
         self._found = list_segments(self._disk, settings.directory)
-        number = max(cursor.segment, self._found[-1].number if self._found else 0) + 1
+        self._without_index = list_without_index(self._disk, settings.directory)
+        number = next_number(self._disk, settings.directory, cursor)
         self._own = IndexHead(instance_id, lane, number)
         self._intake = Intake()
         self._shelf = Shelf()
@@ -131,6 +130,19 @@ class SpoolStore:
         reader = SegmentReader(self._disk, registry, run=run, component=component, log=log)
         self._ledger = Ledger()
         self._delivery = Delivery(self._shelf, self._cache, reader, self._settlement, self._ledger, log)
+        self.restored_since: float | None = None
+        self._bounds = Bounds(
+            settings,
+            intake=self._intake,
+            shelf=self._shelf,
+            cache=self._cache,
+            writer=self._writer,
+            delivery=self._delivery,
+            settlement=self._settlement,
+            ledger=self._ledger,
+            log=log,
+            clock=clock,
+        )
         self._is_wanted = self._is_flushing = self._is_ending = self._is_restored = False
         self._has_changed = trio.Event()  # the settings
         self._work = trio.Event()
@@ -151,7 +163,7 @@ class SpoolStore:
     @property
     def is_full(self) -> bool:
         """Whether the disk is so far behind that the next batch would cost the oldest one."""
-        return self._memory_octets > self._settings.memory_octets
+        return self._bounds.memory_octets > self._settings.memory_octets
 
     @property
     def deadline(self) -> float | None:
@@ -163,6 +175,16 @@ class SpoolStore:
         return self._delivery.head.current if self._delivery.head.is_exporting else None
 
     @property
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed; before the first of this run, with the number 0."""
+        return self._writer.last_batch
+
+    @property
+    def can_be_left(self) -> bool:
+        """Whether it is known to be empty."""
+        return self._is_restored and not self.held
+
+    @property
     def octets(self) -> int:
         """On the disk."""
         return self._shelf.octets
@@ -170,8 +192,7 @@ class SpoolStore:
     def books(self) -> LaneBooks:
         """A snapshot."""
         spooled = self._shelf.spooled_rows + self._writer.spooled_open_rows
-        spooled += self._intake.restored_rows
-        spooled += self._delivery.spooled_rows
+        spooled += self._intake.restored_rows + self._delivery.spooled_rows
         return LaneBooks(
             rows_in=self._ledger.rows_in,
             delivered=self._delivery.head.delivered,
@@ -180,6 +201,7 @@ class SpoolStore:
             held=self.held,
             batches=self._delivery.head.batches,
             failures=self._delivery.head.failures,
+            retried=self._delivery.head.retried,
             restored=self._ledger.restored,
             damaged=self._ledger.damaged,
             spooled=spooled,
@@ -192,15 +214,17 @@ class SpoolStore:
             self._settings = self._settings.within(bounds)
             self._letters.max_octets = self._settings.dead_letter_octets
         self._writer.change(batching, self._settings)
+        self._bounds.settings = self._settings
         self._has_changed.set()
         self._work.set()
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
         """Queue a batch for the disk; gives the number of rows that were dropped to make room."""
+        was_full = self.is_full  # who waited for room drops nothing, however large the batch
         self._ledger.rows_in += len(batch)
         self._intake.put(batch)
         self._work.set()
-        return self._make_memory_room() if may_drop else 0
+        return self._bounds.make_memory_room() if may_drop and was_full else 0
 
     def settle(self, refused: Collection[int] = (), reason: str = "") -> None:
         """The part is done: these rows of it are dead letters for that reason, the others delivered."""
@@ -219,6 +243,11 @@ class SpoolStore:
         """The part, which failed, is dead letters."""
         self._delivery.bury(reason)
         self._leave_settled()
+
+    def hand_on(self) -> list[FlowBatch]:
+        """Nothing: it is only left when it is empty."""
+        assert not self.held, "what is on the disk stays there"
+        return []
 
     # What waits for the disk.
 
@@ -295,7 +324,7 @@ class SpoolStore:
             await self._give_up_beyond_bounds()
             batches = self._intake.take(_WRITE_OCTETS)
             await self._writer.write(batches, is_wanted=self._is_wanted, flush=self._is_flushing and not is_last)
-            self._cache.shrink(max(0, self._settings.memory_octets - self._memory_octets))
+            self._cache.shrink(max(0, self._settings.memory_octets - self._bounds.memory_octets))
             self._leave_settled()
             self._progress.set()
             self._notify()
@@ -306,7 +335,16 @@ class SpoolStore:
         await self.persist()
 
     async def _restore(self) -> None:
-        restoring = partial(restore, self._disk, self._found, self._settlement.cursor, self._registry, self._own)
+        restoring = partial(
+            restore,
+            self._disk,
+            self._found,
+            self._settlement.cursor,
+            self._registry,
+            self._own,
+            now=self._clock(),
+            wall=self._wall(),
+        )
         found = await self._run(restoring, limiter=self._sync_limiter)
         for segment in found.segments:
             self._shelf.append(segment)
@@ -316,13 +354,12 @@ class SpoolStore:
         self._ledger.restored += found.rows + found.damaged_rows
         self._ledger.dropped += found.damaged_rows
         self._ledger.damaged += found.damaged_rows
+        self.restored_since = min((segment.first_at for segment in found.segments), default=self._clock())
         self._is_restored = True
-        if found.rows or found.damaged_rows or found.damaged_lines:
-            self._log.info("spool_restored", rows=found.rows, segments=len(found.segments))
-        if found.damaged_rows or found.damaged_lines:
-            self._log.error("spool_damaged", rows=found.damaged_rows, index_lines=found.damaged_lines)
-        for problem in found.problems:
-            self._log.error("spool_not_readable", problem=problem)
+        found.tell(self._log)
+        for files in self._without_index:
+            problem = "its rows are counted nowhere; flowjoin decode shows them"
+            self._log.error("spool_index_missing", file=str(files.data), problem=problem)
         self._progress.set()
         self._notify()
 
@@ -339,43 +376,9 @@ class SpoolStore:
                 await self._work.wait()
 
     async def _give_up_beyond_bounds(self) -> None:
-        """Drop the oldest segments; their files are removed before anything else is written."""
-        gone: list[Segment] = []
-        while self._shelf.octets > self._settings.max_octets and (oldest := self._shelf.give_up_oldest()) is not None:
-            gone.append(oldest)
-        too_old = self._wall() - self._settings.max_age
-        self._writer.retire_before(too_old)
-        gone += self._shelf.give_up_older(too_old)
-        if not gone:
-            return
-        rows = sum(segment.rows for segment in gone)
-        rows += self._delivery.give_up(gone)
-        for segment in gone:
-            self._cache.forget(segment.number)
-            segment.rows = 0
-            if segment.files is not None:
-                self._settlement.doomed.append(segment.files)
-        self._ledger.dropped += rows
-        if rows:
-            self._log.warning("rows_dropped", rows=rows, cause="the spool's bounds")
-        await self.persist()
-
-    def _make_memory_room(self) -> int:
-        limit = self._settings.memory_octets
-        if self._memory_octets <= limit:
-            return 0
-        self._cache.shrink(0)
-        waiting = self._memory_octets - self._shelf.memory_octets
-        dropped = self._shelf.give_up_memory(max(0, limit - waiting))
-        while self._memory_octets > limit and len(self._intake) > 1:
-            dropped += len(self._intake.pop())
-        self._ledger.dropped += dropped
-        return dropped
-
-    @property
-    def _memory_octets(self) -> int:
-        """Of rows that are not, or not only, on the disk; without the cache."""
-        return self._intake.octets + self._writer.open_octets + self._shelf.memory_octets
+        """Their files are removed before anything else is written."""
+        if self._bounds.give_up_beyond():
+            await self.persist()
 
     async def _keep_age(self) -> None:
         while True:

@@ -6,6 +6,7 @@ every open batch: what the closed segment had of them counts no longer.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -66,7 +67,8 @@ class SpoolWriter:
         self.closing_rows = 0
         self.is_unsynced = False
         self._settings = settings
-        self._batcher = Batcher(batching)
+        # The other half is for rows on their way to the disk: an open batch that grows must not cost them.
+        self._batcher = Batcher(batching, settings.memory_octets // 2)
         self._shelf = shelf
         self._cache = cache
         self._head = head
@@ -89,6 +91,11 @@ class SpoolWriter:
         """Make batches of another size, within other bounds, from now on."""
         self._batcher.change(batching)
         self._settings = settings
+
+    @property
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed."""
+        return f"{self._head.instance_id}/{self._head.lane}/{self._epoch}/{self._sequence}"
 
     @property
     def open_rows(self) -> int:
@@ -152,10 +159,10 @@ class SpoolWriter:
         self._composer = None
         self._degraded(exc)
 
-    def retire_before(self, wall: float) -> None:
-        """Write no more to a segment that was written to last before that time."""
+    def retire_before(self, moment: float) -> None:
+        """Write no more to a segment that was written to last before that moment."""
         is_writing = self._composer is None
-        if not is_writing and self._segment is not None and self._segment.last_at < wall:
+        if not is_writing and self._segment is not None and self._segment.last_at < moment:
             self._composer = None
             self._segment.is_open = False
 
@@ -185,7 +192,7 @@ class SpoolWriter:
     async def _write(self, steps: list[Gathered | Closed], sequence: int) -> list[Batch]:
         wall = self._wall()
         composer = self._composer
-        is_new = composer is None or self._is_full(composer, wall)
+        is_new = composer is None or self._is_full(composer)
         if is_new:
             await self.seal()
             steps = _whole([*(step for step in steps if isinstance(step, Closed)), *self._batcher.open_batches()])
@@ -202,7 +209,7 @@ class SpoolWriter:
                     await trio.lowlevel.checkpoint()
         data, lines = composer.take()
         if is_new:
-            await self._create(composer, data, lines, wall)
+            await self._create(data, lines)
         else:
             assert self._files is not None, "a composer that is kept has its files"
             await self._in_thread(partial(self._files.append, data, lines, self._settings.is_synced))
@@ -210,7 +217,7 @@ class SpoolWriter:
         self.is_unsynced = True
         assert self._segment is not None
         self._segment.octets = composer.octets
-        self._segment.last_at = wall
+        self._segment.last_at = self._clock()
         self._segment.schemas = composer.schemas
         if self._is_failing:
             self._is_failing = False
@@ -218,36 +225,30 @@ class SpoolWriter:
         self._component.recovered()
         return entries
 
-    async def _create(self, composer: Composer, data: bytes, lines: bytes, wall: float) -> None:
+    async def _create(self, data: bytes, lines: bytes) -> None:
         files = SegmentFiles(self._settings.directory, self._head.segment)
         # If there are open batches their rows leave the segment before: that must not be undone by a loss of power.
         is_synced = self._settings.sync != "never"
         self._files = await self._in_thread(partial(SegmentWriter, self._disk, files, data, lines, is_synced))
-        self._segment = self._new_segment(files, wall)
+        self._segment = self._new_segment(files)
         self._segment.is_open = True
         self._segment.published = 0
         self.newest = self._segment
 
-    def _new_segment(self, files: SegmentFiles | None, wall: float) -> Segment:
-        segment = Segment(
-            number=self._head.segment,
-            files=files,
-            instance_id=self._head.instance_id,
-            lane=self._head.lane,
-            first_at=wall,
-            last_at=wall,
-        )
+    def _new_segment(self, files: SegmentFiles | None) -> Segment:
+        head, now = self._head, self._clock()
+        segment = Segment(head.segment, files, head.instance_id, head.lane, first_at=now, last_at=now, batches=deque())
         self._head = replace(self._head, segment=self._head.segment + 1)
         self._shelf.append(segment)
         return segment
 
-    def _is_full(self, composer: Composer, wall: float) -> bool:
+    def _is_full(self, composer: Composer) -> bool:
         assert self._segment is not None
         return (
             composer.octets >= self._settings.segment_octets
             or composer.lines >= _LINES_PER_SEGMENT
             or not composer.has_room_for_schemas
-            or wall >= self._segment.first_at + self._settings.segment_age
+            or self._clock() >= self._segment.first_at + self._settings.segment_age
         )
 
     def _publish(self, segment: Segment, entries: Sequence[Batch], batches: Sequence[FlowBatch]) -> None:
@@ -264,7 +265,7 @@ class SpoolWriter:
             return
         segment = self._shelf.last()
         if segment is None or segment.files is not None:
-            segment = self._new_segment(None, self._wall())
+            segment = self._new_segment(None)
         for batch in batches:
             segment.keep(batch, self._epoch, sequence)
             sequence += 1

@@ -1,0 +1,75 @@
+"""When a certificate is made anew, and what it is called; pure. The rules are Antrea's."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from flowjoin._certificates.profiles import Pair
+
+__all__ = ["authority_problem", "client_problem", "name_of", "pair_of"]
+
+_RENEWED_BEFORE: Final = datetime.timedelta(days=90)
+
+
+def pair_of(data: Mapping[str, bytes] | None) -> Pair | None:
+    """Certificate and key of a stored object; None where one is missing or empty."""
+    if data is None or not data.get("tls.crt") or not data.get("tls.key"):
+        return None
+    return Pair(certificate=data["tls.crt"], key=data["tls.key"])
+
+
+def authority_problem(held: Pair | None, now: datetime.datetime) -> str | None:
+    """Why the authority must be made anew; None while it need not."""
+    problem, certificate = _common(held, now)
+    if certificate is None:
+        return problem
+    try:
+        is_authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        is_authority = False
+    return None if is_authority else "it is no authority"
+
+
+def client_problem(held: Pair | None, authority: Pair, now: datetime.datetime) -> str | None:
+    """Why the client's certificate must be made anew; None while it need not."""
+    problem, certificate = _common(held, now)
+    if certificate is None:
+        return problem
+    try:
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.certificate))
+    except (ValueError, TypeError, InvalidSignature):
+        return "it is not of the present authority"
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return "it is not for clients"
+    return None if ExtendedKeyUsageOID.CLIENT_AUTH in usage else "it is not for clients"
+
+
+def name_of(kind: str, now: datetime.datetime) -> str:
+    """The common name of a new certificate: ``flow-aggregator-ca@1790000000``."""
+    return f"flow-aggregator-{kind}@{int(now.timestamp())}"
+
+
+def _common(held: Pair | None, now: datetime.datetime) -> tuple[str | None, x509.Certificate | None]:
+    """What is wrong, or the certificate."""
+    if held is None:
+        return "there is none", None
+    try:
+        certificate = x509.load_pem_x509_certificate(held.certificate)
+        key = load_pem_private_key(held.key, password=None)
+    except (ValueError, TypeError):
+        return "it cannot be read", None
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if key.public_key().public_bytes(*form) != certificate.public_key().public_bytes(*form):
+        return "its key is another's", None
+    if certificate.not_valid_after_utc - now < _RENEWED_BEFORE:
+        return f"it ends on {certificate.not_valid_after_utc:%Y-%m-%d}", None
+    return None, certificate

@@ -1,0 +1,14 @@
+{{- define "flowjoin.labels" -}}
+app: {{ .Values.nameOverride }}
+app.kubernetes.io/name: flowjoin
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+{{- define "flowjoin.selector" -}}
+app: {{ .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+{{- define "flowjoin.configMap" -}}
+{{ default (printf "%s-configmap" .Values.nameOverride) .Values.existingConfigMap }}
+{{- end }}

@@ -1,0 +1,168 @@
+"""What is deployed: the chart, the manifests made from it, the container build and the systemd unit."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+DEPLOY = REPOSITORY / "deploy"
+CHART = DEPLOY / "helm" / "flowjoin"
+OLDEST_AND_NEWEST = ("1.25", "1.37")
+OPTIONS = {
+    "a volume for the state": ["state.persistence.enabled=true"],
+    "a volume that is there": ["state.persistence.enabled=true", "state.persistence.existingClaim=mine"],
+    "a disruption budget": ["podDisruptionBudget.enabled=true"],
+    "Prometheus": ["serviceMonitor.enabled=true", "serviceMonitor.labels.release=prometheus"],
+    "a collector's certificates": ["secrets.flowCollectorCA=ca", "secrets.flowCollectorClient=client"],
+    "several in Proxy mode": ["replicas=3", "config.mode=Proxy"],
+    "a configuration that is there": ["existingConfigMap=flow-aggregator-configmap"],
+    "a load balancer": ["service.type=LoadBalancer", "service.annotations.a=b"],
+    "no rights": ["rbac.create=false"],
+}
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def manifest(kind: str, name: str = "flow-aggregator") -> dict[str, Any]:
+    (found,) = [
+        one
+        for one in objects((DEPLOY / "manifests" / "flowjoin.yaml").read_text())
+        if (one["kind"], one["metadata"]["name"]) == (kind, name)
+    ]
+    return found
+
+
+def assert_valid(text: str) -> None:
+    for one in objects(text):
+        if one["apiVersion"].startswith("monitoring.coreos.com/"):
+            continue  # Kubernetes has no schema for what an operator defines
+        for version in OLDEST_AND_NEWEST:
+            kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_the_manifests_are_valid_kubernetes_objects():
+    assert_valid((DEPLOY / "manifests" / "flowjoin.yaml").read_text())
+
+
+def test_the_manifests_are_what_the_chart_makes(require_program, tmp_path, monkeypatch):
+    monkeypatch.setenv("HELM", require_program("helm"))
+    subprocess.run([DEPLOY / "render", tmp_path], check=True)
+    made = (tmp_path / "flowjoin.yaml").read_text()
+    assert made == (DEPLOY / "manifests" / "flowjoin.yaml").read_text()
+
+
+@pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())
+def test_the_chart_makes_valid_objects_with(require_program, settings):
+    command = [require_program("helm"), "template", "x", CHART, "--namespace", "flows", "--kube-version", "1.30.0"]
+    made = subprocess.run([*command, "--set", ",".join(settings)], check=True, capture_output=True, text=True).stdout
+    assert_valid(made)
+    assert "kind: Deployment" in made
+
+
+def test_the_chart_refuses_several_processes_in_aggregate_mode(require_program):
+    command = [require_program("helm"), "template", "x", CHART, "--kube-version", "1.30.0", "--set", "replicas=2"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert "more than one needs config.mode: Proxy" in ended.stderr
+
+
+def test_agents_find_the_service_where_antrea_has_it():
+    service = manifest("Service")
+    assert service["metadata"]["namespace"] == "flow-aggregator"
+    ports = {(port["protocol"], port["port"]) for port in service["spec"]["ports"]}
+    assert {("TCP", 4739), ("UDP", 4739)} <= ports
+    pod = manifest("Deployment")["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    named = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
+
+
+def test_agents_may_read_what_they_connect_with_and_no_more():
+    rules = manifest("Role", "flow-aggregator-exporter")["rules"]
+    assert {(rule["resources"][0], *rule["resourceNames"], *rule["verbs"]) for rule in rules} == {
+        ("configmaps", "flow-aggregator-ca", "get"),
+        ("secrets", "flow-aggregator-client-tls", "get"),
+    }
+
+
+def test_no_secret_can_be_read_but_by_its_name():
+    for name in ("flow-aggregator", "flow-aggregator-exporter"):
+        for rule in manifest("Role", name)["rules"]:
+            assert rule["verbs"] == ["create"] or rule["resourceNames"]
+    for rule in manifest("ClusterRole")["rules"]:
+        assert "secrets" not in rule["resources"]
+        assert "configmaps" not in rule["resources"]
+
+
+def test_the_pod_can_change_nothing_but_its_volumes():
+    spec = manifest("Deployment")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    configuration = yaml.safe_load(
+        manifest("ConfigMap", "flow-aggregator-configmap")["data"]["flow-aggregator.conf"],
+    )
+    assert configuration["stateDirectory"] in mounted
+    assert str(Path(configuration["flowLogger"]["path"]).parent) in mounted
+
+
+def test_the_configuration_is_mounted_as_a_directory_so_that_a_change_is_seen():
+    spec = manifest("Deployment")["spec"]["template"]["spec"]
+    (mount,) = [mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "config"]
+    assert mount == {"name": "config", "mountPath": "/etc/flow-aggregator", "readOnly": True}
+
+
+def test_the_grace_of_the_pod_is_longer_than_the_one_of_flowjoin():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    own = int(values["config"]["shutdownGracePeriod"].removesuffix("s"))
+    assert values["terminationGracePeriodSeconds"] >= own + 10
+
+
+def test_the_charts_configuration_is_accepted(tmp_path):
+    file = tmp_path / "flow-aggregator.conf"
+    file.write_text(manifest("ConfigMap", "flow-aggregator-configmap")["data"]["flow-aggregator.conf"])
+    command = [sys.executable, "-m", "flowjoin", "check", "--strict", "-c", str(file)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_the_container_is_built_from_what_is_there():
+    text = (DEPLOY / "container" / "Containerfile").read_text()
+    for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.MULTILINE):
+        for source in line.split()[:-1]:
+            assert (REPOSITORY / source).exists(), source
+    (default,) = re.findall(r'^ARG PLUGINS="(.*)"$', text, re.MULTILINE)
+    assert sorted(default.split()) == sorted(
+        path.parent.name for path in (REPOSITORY / "plugins").glob("*/pyproject.toml")
+    )
+
+
+def test_the_containers_user_is_the_pods():
+    text = (DEPLOY / "container" / "Containerfile").read_text()
+    security = manifest("Deployment")["spec"]["template"]["spec"]["securityContext"]
+    assert f"USER {security['runAsUser']}:{security['runAsGroup']}" in text
+    assert f"--uid {security['runAsUser']} " in text
+
+
+def test_the_unit_is_one_that_systemd_understands(require_program, tmp_path):
+    analyze = require_program("systemd-analyze")
+    text = (DEPLOY / "systemd" / "flowjoin.service").read_text()
+    unit = tmp_path / "flowjoin.service"
+    unit.write_text(text.replace("/opt/flowjoin/bin/flowjoin", sys.executable))
+    ended = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

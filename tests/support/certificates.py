@@ -1,0 +1,84 @@
+"""Certificates for tests: made once in a process, because a key takes a tenth of a second."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from flowjoin._certificates.files import ServerTls
+from flowjoin._certificates.profiles import Pair, make_authority, make_client, make_server
+
+NOW = datetime.datetime.now(datetime.UTC)
+_LONG_AGO = NOW - datetime.timedelta(days=400)
+
+
+def authority(name: str = "flowjoin-test-ca") -> Pair:
+    return _authority(name)
+
+
+@functools.cache
+def _authority(name: str) -> Pair:
+    return make_authority(name, NOW)
+
+
+@functools.cache
+def server(ca: str = "flowjoin-test-ca", *, serial: int = 0, is_expired: bool = False) -> Pair:
+    issued = _LONG_AGO if is_expired else NOW
+    return make_server(authority(ca), f"server-{serial}", issued, names=("localhost", "127.0.0.1", "::1"))
+
+
+@functools.cache
+def client(ca: str = "flowjoin-test-ca", *, is_expired: bool = False, is_early: bool = False) -> Pair:
+    issued = NOW + datetime.timedelta(days=30) if is_early else _LONG_AGO if is_expired else NOW
+    return make_client(authority(ca), "exporter-1", issued)
+
+
+def write(directory: Path, name: str, pair: Pair) -> tuple[Path, Path]:
+    """As ``name.crt`` and ``name.key``, each replaced at once."""
+    paths = []
+    for suffix, octets in (("crt", pair.certificate), ("key", pair.key)):
+        path = directory / f"{name}.{suffix}"
+        new = path.with_suffix(".new")
+        new.write_bytes(octets)
+        new.chmod(0o600)
+        new.replace(path)
+        paths.append(path)
+    return paths[0], paths[1]
+
+
+@dataclass(frozen=True)
+class ServerFiles:
+    """The files of a server's configuration, in a directory."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path
+
+
+def server_files(directory: Path, pair: Pair | None = None, *, client_ca: str = "flowjoin-test-ca") -> ServerFiles:
+    certificate, key = write(directory, "server", server() if pair is None else pair)
+    ca, _ = write(directory, "client-ca", authority(client_ca))
+    return ServerFiles(certificate, key, ca)
+
+
+def client_context(directory: Path, pair: Pair | None, *, ca: str = "flowjoin-test-ca") -> ssl.SSLContext:
+    """What a client connects with that trusts the authority, and shows the pair."""
+    context = ssl.create_default_context(cadata=authority(ca).certificate.decode())
+    if pair is not None:
+        context.load_cert_chain(*write(directory, "client", pair))
+    return context
+
+
+@dataclass(frozen=True)
+class FixedTls:
+    """A ``TlsSource`` that never changes."""
+
+    current: ServerTls
+
+    async def wait_ready(self) -> None:
+        await trio.lowlevel.checkpoint()

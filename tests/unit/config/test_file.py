@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flowjoin._config.file import parse_file, read_again
+from flowjoin._model.errors import ConfigError
+
+
+def problem_of(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_again(str(path))
+    return str(caught.value)
+
+
+def test_a_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    path.write_bytes(b"mode: Proxy\n")
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    assert read_again(str(link)) == b"mode: Proxy\n"
+
+
+@pytest.mark.parametrize("octets", [b"", b"\n \n", b"# mode: Proxy\n  #\n"])
+def test_what_an_editor_or_a_full_disk_left_empty_is_no_configuration(tmp_path: Path, octets: bytes) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    path.write_bytes(octets)
+    assert problem_of(path) == f"{path}: is empty"
+
+
+def test_a_pipe_in_the_files_place_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    os.mkfifo(path)  # to open it for reading would wait for a writer
+    assert problem_of(path) == f"{path}: cannot be read: it is no file any more"
+
+
+def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
+    assert problem_of(tmp_path / "absent") == f"{tmp_path / 'absent'}: cannot be read: No such file or directory"
+    assert problem_of(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize(
+    ("environment", "types"),
+    [
+        ({}, []),
+        ({"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, []),
+        ({"KUBERNETES_SERVICE_HOST": "10.96.0.1", "POD_NAMESPACE": "flow-aggregator"}, ["kubernetes"]),
+    ],
+)
+def test_in_a_pod_antreas_file_has_kubernetes_name_the_pods(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], types: list[str]
+) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "POD_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("flowjoin._config.file.entry_points", lambda **_: ["flowjoin-kubernetes"])
+    loaded = parse_file(b"flowLogger: {enable: true}", "f")
+    assert [entry.type for entry in loaded.config.enrichers] == types
+    assert [entry.type for entry in loaded.config.lookups] == types
+    assert [notice.path for notice in loaded.warnings if notice.severity == "info"] == ["enrichers", "lookups"][
+        : 2 * len(types)
+    ]
+
+
+def test_in_a_pod_what_the_file_says_of_enrichers_and_lookups_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("POD_NAMESPACE", "flow-aggregator")
+    monkeypatch.setattr("flowjoin._config.file.entry_points", lambda **_: ["flowjoin-kubernetes"])
+    loaded = parse_file(b"enrichers: []\nlookups: [{type: file, path: x}]\nflowLogger: {enable: true}", "f")
+    assert loaded.config.enrichers == ()
+    assert [entry.type for entry in loaded.config.lookups] == ["file"]
+
+
+def test_in_a_pod_without_the_plugin_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("POD_NAMESPACE", "flow-aggregator")
+    monkeypatch.setattr("flowjoin._config.file.entry_points", lambda **_: [])
+    assert parse_file(b"flowLogger: {enable: true}", "f").config.enrichers == ()

@@ -1,0 +1,204 @@
+"""A spool that somebody or something has been at: what is lost is counted and named, nothing else goes with it."""
+
+from __future__ import annotations
+
+import shutil
+
+import trio
+from pipeline_fakes import MemoryExporter, batch_of
+from spool_bench import SpoolBench
+
+from flowjoin._pipeline.health import State
+from flowjoin.api import Batching
+
+
+def flat(exporter: MemoryExporter) -> list[int]:
+    return [number for _, _, numbers in exporter.calls for number in numbers]
+
+
+async def for_ever(_batch: object) -> None:
+    await trio.sleep_forever()
+
+
+def damage(path, at: int) -> None:
+    octets = bytearray(path.read_bytes())
+    octets[at] ^= 0x10
+    path.write_bytes(octets)
+
+
+async def held_spool(tmp_path, *numbers: int) -> None:
+    bench = SpoolBench(MemoryExporter([for_ever]).open, tmp_path / "audit", batching=Batching(records=1))
+    for number in numbers:
+        bench.lane.offer(batch_of(number))
+    await bench.run_for(1)
+    assert bench.books.spooled == len(numbers)
+
+
+async def test_a_flipped_bit_costs_its_batch_and_is_counted(tmp_path, autojump_clock) -> None:
+    await held_spool(tmp_path, 1, 2, 3)
+    path = tmp_path / "audit" / "0000000001.ipfix"
+    damage(path, path.stat().st_size - 1)
+    exporter = MemoryExporter()
+    bench = SpoolBench(exporter.open, tmp_path / "audit", epoch=2)
+    await bench.run_for(10)
+    assert flat(exporter) == [1, 2]
+    assert (bench.books.restored, bench.books.dropped, bench.books.damaged) == (3, 1, 1)
+    assert "batch_damaged" in bench.log.events("error")
+    assert bench.books.held == 0
+
+
+async def test_a_file_cut_anywhere_gives_the_whole_batches_before_the_cut(tmp_path, autojump_clock) -> None:
+    await held_spool(tmp_path, 1, 2, 3)
+    names = ["0000000001.ipfix", "0000000001.index", "cursor"]
+    whole = {name: (tmp_path / "audit" / name).read_bytes() for name in names}
+    for name in names[:2]:
+        for cut in range(0, len(whole[name]), 7):
+            directory = tmp_path / f"{name}-{cut}"
+            directory.mkdir()
+            for other in names:
+                (directory / other).write_bytes(whole[other][:cut] if other == name else whole[other])
+            exporter = MemoryExporter()
+            bench = SpoolBench(exporter.open, directory, epoch=2)
+            await bench.run_for(10)
+            assert flat(exporter) == [1, 2, 3][: len(flat(exporter))]
+            assert bench.books.held == 0
+            if name.endswith("ipfix"):
+                assert bench.books.damaged == 3 - len(flat(exporter))
+
+
+async def test_any_flipped_octet_is_survived_and_nothing_false_is_delivered(tmp_path, autojump_clock) -> None:
+    await held_spool(tmp_path, 1, 2, 3)
+    names = ["0000000001.ipfix", "0000000001.index", "cursor"]
+    whole = {name: (tmp_path / "audit" / name).read_bytes() for name in names}
+    for name in names:
+        for at in range(0, len(whole[name]), 11):
+            directory = tmp_path / f"{name}-{at}"
+            directory.mkdir()
+            for other in names:
+                (directory / other).write_bytes(whole[other])
+            damage(directory / name, at)
+            exporter = MemoryExporter()
+            bench = SpoolBench(exporter.open, directory, epoch=2)
+            await bench.run_for(10)
+            assert set(flat(exporter)) <= {1, 2, 3}
+            assert len(flat(exporter)) >= 2 or "head" in name or name.endswith("index"), (name, at)
+            assert len(flat(exporter)) == len(set(flat(exporter)))
+            assert bench.books.held == 0
+
+
+async def deliver_all(tmp_path) -> tuple[SpoolBench, list[int]]:
+    exporter = MemoryExporter()
+    bench = SpoolBench(exporter.open, tmp_path / "audit", epoch=2, batching=Batching(records=1))
+    await bench.run_for(10)
+    assert bench.books.held == 0
+    return bench, flat(exporter)
+
+
+async def test_octets_without_their_index_are_named_and_their_number_is_not_used_again(
+    tmp_path, autojump_clock
+) -> None:
+    await held_spool(tmp_path, 1, 2)
+    folder = tmp_path / "audit"
+    (folder / "0000000001.index").unlink()
+    octets = (folder / "0000000001.ipfix").read_bytes()
+    exporter = MemoryExporter()
+    bench = SpoolBench(exporter.open, folder, epoch=2)
+    bench.lane.offer(batch_of(3))
+    await bench.run_for(10)
+
+    assert flat(exporter) == [3]
+    assert bench.log.events("error") == ["spool_index_missing"]
+    assert (folder / "0000000001.ipfix").read_bytes() == octets
+
+
+async def test_what_a_sudden_end_left_of_removing_or_making_a_segment_is_tidied_up(tmp_path, autojump_clock) -> None:
+    await held_spool(tmp_path, 1)
+    folder = tmp_path / "audit"
+    shutil.copy(folder / "0000000001.ipfix", folder / "0000000002.ipfix")  # renamed, its index was to be next
+    (folder / "0000000002.index.new").write_bytes(b"")
+    (folder / "0000000003.ipfix.new").write_bytes(b"abc")
+    bench, delivered = await deliver_all(tmp_path)
+    assert delivered == [1]
+    assert bench.files == []
+
+    await held_spool(tmp_path, 2)
+    (segment,) = folder.glob("*.index")
+    segment.rename(f"{segment}.gone")  # it was being removed
+    bench, delivered = await deliver_all(tmp_path)
+    assert delivered == []
+    assert bench.log.events("error") == []
+    assert sorted(path.name for path in folder.iterdir()) == ["cursor"]
+
+
+async def test_a_copy_of_an_index_under_another_name_doubles_nothing(tmp_path, autojump_clock) -> None:
+    await held_spool(tmp_path, 1, 2)
+    folder = tmp_path / "audit"
+    for name in ("1.index", "00000000001.index", "0000000001.index~", "notes.txt"):
+        shutil.copy(folder / "0000000001.index", folder / name)
+    (folder / "folder.index").mkdir()
+    _, delivered = await deliver_all(tmp_path)
+    assert delivered == [1, 2]
+
+
+async def test_a_spool_that_somebody_removes_is_made_anew_and_what_comes_then_is_kept(tmp_path, autojump_clock) -> None:
+    folder = tmp_path / "audit"
+    exporter = MemoryExporter([for_ever])
+    bench = SpoolBench(exporter.open, folder, batching=Batching(records=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        bench.lane.offer(batch_of(1))
+        await trio.sleep(1)
+        shutil.rmtree(folder)
+        bench.lane.offer(batch_of(2))  # is to be written to a file that has no name any more
+        await trio.sleep(1)
+        assert bench.spool_state is State.DEGRADED
+        await trio.sleep(5)
+        bench.lane.offer(batch_of(3))
+        await trio.sleep(1)
+        assert bench.spool_state is State.OK
+        nursery.cancel_scope.cancel()
+    assert bench.books.spooled >= 1
+
+    _, delivered = await deliver_all(tmp_path)
+    assert delivered[-1] == 3
+
+
+async def test_a_cursor_that_somebody_removes_is_written_anew(tmp_path, autojump_clock) -> None:
+    folder = tmp_path / "audit"
+    exporter = MemoryExporter([None, None, for_ever])
+    bench = SpoolBench(exporter.open, folder, batching=Batching(records=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        await trio.sleep(1)
+        (folder / "cursor").unlink()
+        for number in range(3):
+            bench.lane.offer(batch_of(number))
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    _, delivered = await deliver_all(tmp_path)
+    assert delivered == [2]
+
+
+async def test_setting_the_clock_makes_nothing_old(tmp_path, autojump_clock) -> None:
+    exporter = MemoryExporter([for_ever])
+    bench = SpoolBench(exporter.open, tmp_path / "audit", max_age=1600.0, batching=Batching(records=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number, shift in enumerate((0.0, 1e9, -1e9, 0.0)):
+            bench.wall_shift = shift
+            bench.lane.offer(batch_of(number))
+            await trio.sleep(300)
+        assert (bench.books.dropped, bench.books.held) == (0, 4)
+        bench.wall_shift = -1e9
+        await trio.sleep(2000)
+        assert bench.books.dropped == 3  # age is told by the clock that nobody sets; the first is with the exporter
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_was_written_after_now_is_new(tmp_path, autojump_clock) -> None:
+    await held_spool(tmp_path, 1, 2)
+    exporter = MemoryExporter([for_ever])
+    bench = SpoolBench(exporter.open, tmp_path / "audit", epoch=2, max_age=1600.0)
+    bench.wall_shift = -1e6
+    await bench.run_for(1500)
+    assert (bench.books.dropped, bench.books.held) == (0, 2)

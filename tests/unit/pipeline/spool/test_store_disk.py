@@ -1,0 +1,159 @@
+"""A lane's spool on a disk that is full, fails, or lacks something for a moment."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+import trio
+from pipeline_fakes import MemoryExporter, batch_of
+from spool_bench import FaultyDisk, SpoolBench
+
+from flowjoin._pipeline.health import State
+from flowjoin.api import Batching
+
+
+def flat(exporter: MemoryExporter) -> list[int]:
+    return [number for _, _, numbers in exporter.calls for number in numbers]
+
+
+async def for_ever(_batch: object) -> None:
+    await trio.sleep_forever()
+
+
+async def test_a_full_disk_degrades_to_memory_loudly_and_recovers_in_order(tmp_path, autojump_clock) -> None:
+    disk = FaultyDisk()
+    exporter = MemoryExporter([for_ever])
+    bench = SpoolBench(exporter.open, tmp_path / "audit", disk=disk, batching=Batching(records=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        bench.lane.offer(batch_of(1))
+        await trio.sleep(1)
+        disk.room = 10
+        bench.lane.offer(batch_of(2))
+        await trio.sleep(1)
+        bench.lane.offer(batch_of(3))
+        await trio.sleep(1)
+        assert bench.spool_state is State.DEGRADED
+        assert bench.log.events("error") == ["spool_failed"]
+        assert (bench.books.held, bench.books.spooled) == (3, 1)
+        disk.room = None
+        await trio.sleep(5)
+        bench.lane.offer(batch_of(4))
+        await trio.sleep(1)
+        assert bench.spool_state is State.OK
+        assert "spool_recovered" in bench.log.events()
+        assert (bench.books.held, bench.books.spooled) == (4, 2)
+        nursery.cancel_scope.cancel()
+    assert bench.books.held == 4
+    again = MemoryExporter()
+    second = SpoolBench(again.open, tmp_path / "audit", epoch=2)
+    await second.run_for(5)
+    assert flat(again) == [1, 4]
+
+
+async def test_a_full_disk_loses_nothing_while_the_process_lives(tmp_path, autojump_clock) -> None:
+    disk = FaultyDisk()
+    exporter = MemoryExporter()
+    bench = SpoolBench(exporter.open, tmp_path / "audit", disk=disk, batching=Batching(records=3, interval=2.0))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(200):
+            disk.room = None if number % 20 < 10 else number % 37
+            bench.lane.offer(batch_of(number))
+            await trio.sleep(0.5)
+            assert bench.books.rows_in == number + 1
+        disk.room = None
+        bench.lane.close()
+    assert flat(exporter) == list(range(200))
+    assert bench.books.delivered == 200
+
+
+@pytest.mark.parametrize("fault", [errno.EIO, errno.ENOSPC, errno.EROFS])
+async def test_a_failed_sync_is_loud_and_the_next_write_goes_elsewhere(tmp_path, autojump_clock, fault) -> None:
+    disk = FaultyDisk()
+    exporter = MemoryExporter([for_ever])
+    bench = SpoolBench(exporter.open, tmp_path / "audit", disk=disk, sync=1.0, batching=Batching(records=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        bench.lane.offer(batch_of(1))
+        await trio.sleep(0.5)
+        disk.sync_fault = OSError(fault, os.strerror(fault))
+        await trio.sleep(1)
+        assert bench.spool_state is State.DEGRADED
+        disk.sync_fault = None
+        bench.lane.offer(batch_of(2))
+        await trio.sleep(3)
+        assert bench.spool_state is State.OK
+        assert len(bench.files) == 4
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("sync", "least", "most"), [("never", 0, 0), ("batch", 6, 20), (1.0, 3, 12)])
+async def test_the_disk_is_waited_for_as_configured(tmp_path, autojump_clock, sync, least, most) -> None:
+    disk = FaultyDisk()
+    bench = SpoolBench(MemoryExporter().open, tmp_path / "audit", disk=disk, sync=sync)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(3):
+            bench.lane.offer(batch_of(number))
+            await trio.sleep(0.4)
+        await trio.sleep(2)
+        assert least <= disk.syncs <= most, disk.syncs
+        bench.lane.close()
+
+
+async def held_spool(tmp_path, *numbers: int) -> None:
+    bench = SpoolBench(MemoryExporter([for_ever]).open, tmp_path / "audit", batching=Batching(records=1))
+    for number in numbers:
+        bench.lane.offer(batch_of(number))
+    await bench.run_for(1)
+    assert bench.books.spooled == len(numbers)
+
+
+async def test_a_momentary_lack_of_descriptors_loses_nothing(tmp_path, autojump_clock) -> None:
+    await held_spool(tmp_path, 1, 2, 3)
+    disk = FaultyDisk()
+    disk.read_fault = OSError(errno.EMFILE, "too many")
+    exporter = MemoryExporter()
+    bench = SpoolBench(exporter.open, tmp_path / "audit", epoch=2, disk=disk)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        await trio.sleep(2.5)
+        disk.read_fault = None
+        await trio.sleep(5)
+        bench.lane.close()
+    assert flat(exporter) == [1, 2, 3]
+
+
+async def test_a_batch_whose_line_a_failed_write_left_behind_is_delivered_once(tmp_path, autojump_clock) -> None:
+    disk = FaultyDisk()
+    exporter = MemoryExporter([for_ever])
+    bench = SpoolBench(
+        exporter.open,
+        tmp_path / "audit",
+        disk=disk,
+        sync="batch",
+        batching=Batching(records=1),
+        max_octets=16 * 1500,  # a few batches a segment, so that some are known by their index alone
+        memory_octets=3000,
+    )
+    is_held = True
+
+    async def hold(_batch: object) -> None:
+        while is_held:  # noqa: ASYNC110 - the test's clock jumps
+            await trio.sleep(1)
+
+    exporter.script = iter([hold] * 1000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(12):
+            disk.sync_fault = OSError(errno.EIO, "no") if number in (5, 6, 8) else None
+            bench.lane.offer(batch_of(number))
+            await trio.sleep(5)
+        is_held = False
+        await trio.sleep(5)
+        bench.lane.close()
+    assert flat(exporter) == list(range(12))
+    assert bench.books.damaged == 0
