@@ -36,10 +36,6 @@ def _check_networks(key: str, texts: tuple[str, ...]) -> None:
 class ConntrackConfig:
     """The keys of the source."""
 
-    dumper: Annotated[
-        Literal["auto", "netlink", "procfs", "ovs"],
-        "what is asked: the kernel by netlink, /proc/net/nf_conntrack, or ovs-appctl; auto is netlink",
-    ] = "auto"
     zones: Annotated[
         tuple[Annotated[int, Bounds(0, 65535)], ...],
         "conntrack zones; none means all. Antrea's Pods are in 65520 (IPv4) and 65510 (IPv6)",

@@ -18,7 +18,7 @@ from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
 from flowjoin_conntrack._store import ConnectionStore, Timeouts
 
-__all__ = ["open_conntrack"]
+__all__ = ["open_conntrack", "open_source"]
 
 ProtocolT = TypeVar("ProtocolT")
 
@@ -28,19 +28,29 @@ _TICK: Final = 0.1  # exports that fall due together go together
 
 @asynccontextmanager
 async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> AsyncIterator[AsyncIterator[FlowBatch]]:
-    """Open the dumper and begin.
+    """Open the kernel's table and begin.
 
     Raises:
         ConfigError: the table cannot be read here.
     """
-    dumper = NetlinkDumper(config.zones)
     missing = unset_sysctls()
     if missing:
         context.log.warning("kernel_parameters_not_set", parameters=missing, effect="no counters or no start times")
-    store = ConnectionStore(
-        Timeouts(active=config.active, idle=config.idle, stale=config.stale), _classifier(config, context)
-    )
-    source = _Source(config, context, store, dumper)
+    async with open_source(config, context, NetlinkDumper(config.zones)) as batches:
+        yield batches
+
+
+@asynccontextmanager
+async def open_source(
+    config: ConntrackConfig, context: PluginContext, dumper: Dumper
+) -> AsyncIterator[AsyncIterator[FlowBatch]]:
+    """Read the table once, then for ever.
+
+    Raises:
+        ConfigError: this process may not read it.
+    """
+    timeouts = Timeouts(active=config.active, idle=config.idle, stale=config.stale)
+    source = _Source(config, context, ConnectionStore(timeouts, _classifier(config, context)), dumper)
     try:
         await source.poll()  # what cannot be read is said at once
     except PermissionError as exc:
