@@ -133,7 +133,7 @@ def test_each_connection_is_told_with_the_packets_and_octets_that_crossed_the_wi
         rows = wait_for(tmp_path / "flows", lambda: counted(nft, hosts))
     finally:
         server.kill()
-        server.wait()
+        server.communicate()
         program.send_signal(signal.SIGTERM)
         _, errors = program.communicate(timeout=60)
     assert program.returncode == 0, errors
