@@ -176,7 +176,7 @@ class Authority:
         if authority.certificate != self._used:
             self._current = await self._in_thread(partial(_server_tls, authority, self._names, now))
             self._used = authority.certificate
-            self._log.info("certificate_replaced", names=list(self._names), expires=self._current.expires)
+            self._log.info("certificate_replaced", names=list(self._names), expires=self._current.expires_text)
             self._is_ready.set()
         return True
 

@@ -57,6 +57,11 @@ class ServerTls:
     expires: float
     remarks: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def expires_text(self) -> str:
+        """The same for people: ``2027-11-30T18:29:12Z``."""
+        return datetime.datetime.fromtimestamp(self.expires, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
 
 class TlsSource(Protocol):
     """Gives the TLS of a server, which may change from one handshake to the next."""

@@ -118,7 +118,7 @@ class TlsFileKeeper:
         is_new, self._used = found != self._used, found
         self._report(None)
         if is_new:
-            self._log.info("certificate_replaced", path=self._files.path, expires=self.current.expires)
+            self._log.info("certificate_replaced", path=self._files.path, expires=self.current.expires_text)
             self._remark()
 
     def _remark(self) -> None:

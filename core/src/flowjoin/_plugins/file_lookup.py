@@ -305,7 +305,8 @@ async def _open(config: FileLookupConfig, context: PluginContext) -> AsyncIterat
     try:
         text = await trio.Path(config.path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as exc:
-        raise ConfigError(f"cannot be read: {exc}", source=str(config.path)) from exc
+        cause = (exc.strerror if isinstance(exc, OSError) else None) or str(exc)
+        raise ConfigError(f"cannot be read: {cause}", source=str(config.path)) from exc
     tables = read_tables(text, str(config.path))
     context.log.info("tables_read", pods=len(tables.pods), nodes=len(tables.nodes), services=len(tables.services))
     yield FileLookup(tables)
