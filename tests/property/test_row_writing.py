@@ -67,7 +67,9 @@ def pieces(draw: st.DrawFn, rows: int) -> Piece:
     if kind is Dotted:
         addresses = values(st.sampled_from(["0.0.0.0", "1.22.133.255", "10.0.0.9"]))
         unset = draw(st.one_of(st.none(), SHORT))
-        return Dotted(column_of(element(DataType.IPV4_ADDRESS), addresses), draw(SHORT), draw(SHORT), unset)  # type: ignore[arg-type]
+        return Dotted(
+            column_of(element(DataType.IPV4_ADDRESS), addresses), draw(SHORT), draw(SHORT), unset, draw(st.booleans())
+        )  # type: ignore[arg-type]
     if kind is Fixed or kind is Hexadecimal:
         width = draw(st.integers(1, 20))
         octets = values(st.binary(min_size=width, max_size=width))

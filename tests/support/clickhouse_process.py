@@ -14,11 +14,12 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 _PROGRAM = Path(__file__).with_name("clickhouse_stand_in.py")
+_KILLER = Path(__file__).with_name("kill_when_noted.py")
 
 
 def require_engine() -> None:
@@ -42,6 +43,13 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline, "it did not become so within 30 s"
         time.sleep(0.05)
+
+
+class TableData(NamedTuple):
+    """A table that holds rows, and where."""
+
+    name: str
+    directory: str
 
 
 class ClickHouseProcess:
@@ -87,6 +95,25 @@ class ClickHouseProcess:
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None
+
+    @contextmanager
+    def killed_when_noted(self, table: TableData) -> Iterator[None]:
+        """Killed in the body at the next insert into the table, noted and not stored; dead in the end."""
+        assert self._process is not None
+        doomed = self._process
+        command = [sys.executable, str(_KILLER), str(doomed.pid), str(Path(table.directory) / "deduplication_logs")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killer:
+            assert killer.stdout is not None
+            assert killer.stdout.readline() == "WATCHING\n"
+            yield
+            assert killer.wait(90) == 0
+        doomed.wait(30)
+
+    def tables(self, database: str) -> list[TableData]:
+        """Those that hold rows."""
+        where = f"database = '{database}' AND engine LIKE '%MergeTree'"
+        rows = self.query(f"SELECT name, data_paths[1] FROM system.tables WHERE {where} ORDER BY name")
+        return [TableData(*row) for row in rows]
 
     @property
     def is_running(self) -> bool:

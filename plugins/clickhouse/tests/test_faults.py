@@ -6,22 +6,20 @@ The test plays the lane: the same batch comes again after each RetryableExportEr
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from clickhouse_lane import context, deliver, expected, sums
 from clickhouse_process import ClickHouseProcess, require_engine, wait_until
 
-from flowjoin.api import ConfigError, Exporter, FlowBatch, PermanentExportError, RetryableExportError, Secret
+from flowjoin.api import ConfigError, PermanentExportError, RetryableExportError, Secret
 from flowjoin.testing.batches import numbered_flows, plain_flows
-from flowjoin.testing.context import RecordingContext
 from flowjoin_clickhouse import ClickHouseConfig, SchemaConfig, TlsConfig
 from flowjoin_clickhouse._exporter import open_clickhouse
 
 DATA = Path(__file__).parent / "data"
-MOST_ATTEMPTS = 20
 
 
 @pytest.fixture
@@ -34,42 +32,6 @@ def config(server: ClickHouseProcess, database: str, password: str) -> ClickHous
         timeout=60.0,
         schema=SchemaConfig(ttl=0.0),
     )
-
-
-def context() -> RecordingContext:
-    return RecordingContext(name="clickhouse")
-
-
-async def deliver(exporter: Exporter, batch: FlowBatch, *, between: Callable[[], None] = lambda: None) -> list[str]:
-    """What the lane does; gives the problems on the way."""
-    problems: list[str] = []
-    for _ in range(MOST_ATTEMPTS):
-        try:
-            await exporter.export(batch)
-        except RetryableExportError as exc:
-            problems.append(str(exc))
-            between()
-        else:
-            return problems
-    raise AssertionError(f"not delivered after {MOST_ATTEMPTS} attempts: {problems[-1]}")
-
-
-def sums(server: ClickHouseProcess, database: str) -> list[int]:
-    """Rows and octets in the table, and what the four views made of them."""
-    table = f"{database}.flows"
-    (table_row,) = server.query(f"SELECT count(), sum(octetDeltaCount) FROM {table}")
-    views = [
-        server.query(f"SELECT sum(octetDeltaCount) FROM {table}_{view}_view")[0][0]
-        for view in ("pod", "node", "policy", "minute")
-    ]
-    minutes = server.query(f"SELECT sum(flows) FROM {table}_minute_view")[0][0]
-    return [int(value) for value in (*table_row, *views, minutes)]
-
-
-def expected(batches: list[FlowBatch]) -> list[int]:
-    rows = sum(map(len, batches))
-    octets = sum(int(value) for batch in batches for value in batch.column("octetDeltaCount"))
-    return [rows, octets, octets, octets, octets, octets, rows]
 
 
 FAULTS: dict[str, dict[str, Any]] = {

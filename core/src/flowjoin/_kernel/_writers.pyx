@@ -75,6 +75,7 @@ cdef struct Part:
     Text suffix
     Text unset
     bint has_unset
+    bint is_counted
 
 cdef enum:
     FIRST_ROWS = 16  # from them it is told how much room all need
@@ -154,6 +155,7 @@ cdef Py_ssize_t fold(Part* parts, Py_ssize_t count, Py_ssize_t first, Py_ssize_t
 cdef inline uint8_t* write_part(const Part* part, Py_ssize_t row, uint8_t* to) noexcept:
     """Write a part of a row; gives what is behind, NULL if its code stands for nothing."""
     cdef const uint8_t* value = part.values + row * part.size
+    cdef uint8_t* counted
     cdef uint64_t number
     cdef int64_t negative
     cdef uint32_t code
@@ -174,7 +176,10 @@ cdef inline uint8_t* write_part(const Part* part, Py_ssize_t row, uint8_t* to) n
     if part.kind == CONSTANT:
         return to
     if part.kind == DOTTED:
-        to = write_dotted(to, value)
+        counted = to
+        to = write_dotted(to + part.is_counted, value)
+        if part.is_counted:
+            counted[0] = <uint8_t>(to - counted - 1)
         return put_padded(to, part.suffix.octets, part.suffix.length)
     if part.kind == DIGITS:
         to = write_hexadecimal(to, value, part.size)
@@ -231,7 +236,8 @@ cdef int prepare(Part* part, piece, list held) except -1:
         return 0
     assert kind is Dotted, "no other piece"
     part.kind = DOTTED
-    part.longest += 15
+    part.is_counted = piece.counted
+    part.longest += 15 + part.is_counted
     if piece.unset is not None:
         part.has_unset = True
         part.unset = text_of(piece.unset, held)

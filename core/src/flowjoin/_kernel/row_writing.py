@@ -90,12 +90,14 @@ class Dotted:
         prefix: written before it.
         suffix: written behind it.
         unset: written in the place of all three for 0.0.0.0; None for no such place.
+        counted: an octet with the number of its digits and dots stands right before them.
     """
 
     column: PackedColumn
     prefix: bytes = b""
     suffix: bytes = b""
     unset: bytes | None = None
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,4 +308,5 @@ def _dotted(piece: Dotted, addresses: Iterable[bytes]) -> Iterator[bytes]:
         if piece.unset is not None and not any(address):
             yield piece.unset
         else:
-            yield piece.prefix + ipv4_text(address).encode() + piece.suffix
+            text = ipv4_text(address).encode()
+            yield piece.prefix + bytes([len(text)] * piece.counted) + text + piece.suffix

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import ssl
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,17 +23,30 @@ from flowjoin.api import ConfigError, ElementRegistry, RetryableExportError
 from flowjoin_clickhouse._columns import insert_columns
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer
-from flowjoin_clickhouse._errors import RefusedError, SchemaError, is_about_rows, one_line
+from flowjoin_clickhouse._errors import (
+    NotAllowedError,
+    RefusedError,
+    SchemaError,
+    is_about_rights,
+    is_about_rows,
+    one_line,
+)
 from flowjoin_clickhouse._schema import (
+    View,
     add_columns,
+    attach_partition,
     create_database,
     create_table,
+    create_table_like,
     create_views,
+    drop_table,
+    partitions_of,
     quoted,
     set_window,
 )
 from flowjoin_clickhouse._sockets import InterruptiblePool
 from flowjoin_clickhouse._url import EmbeddedDestination, HttpDestination
+from flowjoin_clickhouse._verify import Check, KeyedRows, add_groups, check_of, groups_without, keys_present
 from flowjoin_clickhouse._windows import TABLES_QUERY, TableName, TableRow, Windows, is_merge_tree, windows_of
 
 __all__ = ["Connection", "Target", "refuse_missing_engine"]
@@ -41,6 +54,8 @@ __all__ = ["Connection", "Target", "refuse_missing_engine"]
 _MISSING_CREDENTIALS: Final = "DatabaseURL, Username or Password missing in ClickHouse config"
 _NO_DATABASE: Final = 81
 _NO_TABLE: Final = 60
+_QUESTION: Final[dict[str, Any]] = {"max_query_size": 16 * 1024 * 1024, "join_use_nulls": 0}
+_PLAIN: Final = "MergeTree"  # its rows stay as they were inserted, and what it has seen is in no Keeper
 _MUST_ALLOW_WRITE: Final = frozenset({"ALIAS", "MATERIALIZED"})
 
 
@@ -51,12 +66,15 @@ class Target:
     Attributes:
         columns: those that can be inserted.
         windows: whether a repeated insert is recognised.
+        check: how to see that a repeated insert was not dropped although the first was lost; None where that cannot
+            be, or cannot be seen.
         added_columns: made just now.
         version: the server's.
     """
 
     columns: frozenset[str]
     windows: Windows
+    check: Check | None
     added_columns: tuple[str, ...]
     version: str
 
@@ -110,26 +128,54 @@ class Connection:
             RefusedError: the server will not take these rows together.
             RetryableExportError: the server cannot take them now, or nobody knows whether it did.
         """
-        client = self._client
-        assert client is not None, "it was opened"
-        data = b"".join(block)
-        compression = None
-        if self._is_http and self._config.compress:
-            data, compression = lz4.frame.compress(data), "lz4"
-        try:
-            client.raw_insert(
-                quoted(self._config.database, self._config.table),
-                column_names=columns,
-                insert_block=_once(data),
-                settings=self._insert_settings(client, token),
-                fmt="Native",
-                compression=compression,
-            )
-        except (ClickHouseError, OSError) as exc:
-            if is_about_rows(getattr(exc, "code", None), str(exc)):
-                raise RefusedError(one_line(str(exc))) from exc
-            raise _not_now(exc, str(self._config.destination)) from exc
-        return len(data)
+        return self._insert_into(self._config.table, block, columns, token)
+
+    def present(self, check: Check, rows: KeyedRows, now: float) -> frozenset[int]:
+        """Which of the keys are in the table.
+
+        Raises:
+            NotAllowedError: this user may not ask.
+            RetryableExportError: the server does not answer now.
+        """
+        question = keys_present(self._config.database, self._config.table, check, rows, now)
+        return frozenset(int(row[0]) for row in self._answer(question))
+
+    def mend_view(self, view: View, check: Check, rows: KeyedRows, now: float) -> int:
+        """Add to the view what it has not of these rows, which are in the table; gives the view's rows.
+
+        Raises:
+            NotAllowedError: this user may not ask, or may not insert into the view.
+            RetryableExportError: the server cannot do it now.
+        """
+        groups = groups_without(self._config.database, self._config.table, view, check, rows, now)
+        (count,) = self._answer(f"SELECT count() FROM ({groups})")  # noqa: S608 - numbers, and quoted names
+        if count[0]:
+            add = add_groups(self._config.database, self._config.table, view, groups)
+            settings = {**self._insert_settings(self._opened, ""), **_QUESTION}
+            with self._translated():
+                self._opened.command(add, settings=settings, use_database=False)
+        return int(count[0])
+
+    def add(self, block: Sequence[Buffer], columns: Sequence[str], by_way_of: str) -> int:
+        """Put a block into the table and not into what views make of it; gives the octets that were sent.
+
+        Args:
+            by_way_of: a table of this name is made and dropped again.
+
+        Raises:
+            NotAllowedError: this user may not make a table.
+            RetryableExportError: as ``insert``; some of the rows may be in the table.
+        """
+        client, database = self._opened, self._config.database
+        with self._translated():
+            client.command(drop_table(database, by_way_of), use_database=False)
+            client.command(create_table_like(database, by_way_of, self._config.table), use_database=False)
+            octets = self._insert_into(by_way_of, block, columns, "")
+            for (partition,) in _rows(client, partitions_of(database, by_way_of)):
+                attach = attach_partition(database, self._config.table, str(partition), by_way_of)
+                client.command(attach, use_database=False)
+            client.command(drop_table(database, by_way_of), use_database=False)
+        return octets
 
     def interrupt(self) -> None:
         """End a call that is under way, from another thread."""
@@ -145,6 +191,46 @@ class Connection:
                 client.close()
         if pool is not None:
             pool.close()
+
+    @property
+    def _opened(self) -> Client:
+        assert self._client is not None, "it was opened"
+        return self._client
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Around what is asked beside inserts."""
+        try:
+            yield
+        except (ClickHouseError, OSError) as exc:
+            if is_about_rights(getattr(exc, "code", None)):
+                raise NotAllowedError(one_line(str(exc))) from exc
+            raise _not_now(exc, str(self._config.destination)) from exc
+
+    def _answer(self, question: str) -> Sequence[Sequence[Any]]:
+        with self._translated():
+            return _rows(self._opened, question, _QUESTION)
+
+    def _insert_into(self, table: str, block: Sequence[Buffer], columns: Sequence[str], token: str) -> int:
+        client = self._opened
+        data = b"".join(block)
+        compression = None
+        if self._is_http and self._config.compress:
+            data, compression = lz4.frame.compress(data), "lz4"
+        try:
+            client.raw_insert(
+                quoted(self._config.database, table),
+                column_names=columns,
+                insert_block=_once(data),
+                settings=self._insert_settings(client, token),
+                fmt="Native",
+                compression=compression,
+            )
+        except (ClickHouseError, OSError) as exc:
+            if is_about_rows(getattr(exc, "code", None), str(exc)):
+                raise RefusedError(one_line(str(exc))) from exc
+            raise _not_now(exc, str(self._config.destination)) from exc
+        return len(data)
 
     def _connect(self) -> Client:
         config, destination = self._config, self._config.destination
@@ -205,8 +291,8 @@ class Connection:
         if config.may_create and table not in rows:
             self._create_table(client)
             rows = self._tables(client)
-        kinds = self._columns(client)
-        columns = {name for name, kind in kinds.items() if kind not in _MUST_ALLOW_WRITE}
+        described = self._columns(client)
+        columns = {name for name, (_, kind) in described.items() if kind not in _MUST_ALLOW_WRITE}
         wanted = (*insert_columns(self._compatibility), *config.elements)
         missing = tuple(name for name in dict.fromkeys(wanted) if name not in columns)
         engine = rows[table].engine if table in rows else ""
@@ -226,9 +312,11 @@ class Connection:
             for each in windows.can_be_set:
                 client.command(set_window(*each, config.schema.deduplication_window), use_database=False)
             windows = windows_of(table, self._tables(client).values(), defaults)
+        types = {name: type_ for name, (type_, _) in described.items()}
         return Target(
             columns=frozenset(columns.union(missing)),
             windows=windows,
+            check=check_of(types) if engine == _PLAIN and windows.window else None,
             added_columns=missing,
             version=str(client.server_version),
         )
@@ -254,7 +342,8 @@ class Connection:
             help_ = "add them with ALTER TABLE, or write createSchema: true"
         return f"the table {table} has no columns {', '.join(missing)}; {help_}"
 
-    def _columns(self, client: Client) -> dict[str, str]:
+    def _columns(self, client: Client) -> dict[str, tuple[str, str]]:
+        """Type and kind of default of each."""
         config = self._config
         table = quoted(config.database, config.table)
         try:
@@ -264,7 +353,7 @@ class Connection:
                 raise
             help_ = "create it, or write createSchema: true"
             raise SchemaError(f"there is no table {config.database}.{config.table}; {help_}") from exc
-        return {str(row[0]): str(row[2]) for row in result}
+        return {str(row[0]): (str(row[1]), str(row[2])) for row in result}
 
     @staticmethod
     def _tables(client: Client) -> dict[TableName, TableRow]:
@@ -294,8 +383,8 @@ def _once(data: bytes) -> Generator[bytes, None, None]:
     yield data
 
 
-def _rows(client: Client, query: str) -> Sequence[Sequence[Any]]:
-    return client.query(query, use_none=False).result_rows
+def _rows(client: Client, query: str, settings: dict[str, Any] | None = None) -> Sequence[Sequence[Any]]:
+    return client.query(query, settings=settings, use_none=False).result_rows
 
 
 def _refuse_bad_authorities(path: str) -> None:

@@ -1,7 +1,8 @@
 """A batch as one block of ClickHouse's Native format, column by column; pure.
 
 Strategy: numbers lie in a batch as ClickHouse wants them, so their buffers are sent as they are; a string is encoded
-once per distinct value and then picked by code. There is no tuple per row and no object per number.
+once per distinct value, and the core's writers pick it by code and write IPv4 addresses. There is no tuple per row
+and no object per number.
 
 Invariant: the pieces that ``encode`` yields, joined, are one block of ``len(batch)`` rows.
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from flowjoin.api import AddressFamily, DataType, FlowBatch, InformationElement
+from flowjoin.api.writers import Chosen, Dotted, PackedColumn, rows_per_slice, write_rows
 from flowjoin_clickhouse._columns import ADDRESSES, ANTREA_TYPES, type_of
 
 __all__ = ["Buffer", "column_type", "encode"]
@@ -84,23 +86,17 @@ def _texts(column: Column) -> Iterator[Buffer]:
 
 
 def _slices(column: Column) -> Iterator[Column]:
-    return (column[start : start + _SLICE] for start in range(0, len(column), _SLICE))
+    size = rows_per_slice(_SLICE)
+    return (column[start : start + size] for start in range(0, len(column), size))
 
 
 def _address_texts(column: Column, unset: str | None) -> bytes:
-    if column.element.data_type is DataType.IPV4_ADDRESS:
+    if isinstance(column, PackedColumn) and column.element.data_type is DataType.IPV4_ADDRESS:
         # Most addresses are these, and each is new: no text of them is made on the way to octets.
-        numbers = column.buffer.cast("I").tolist()
-        texts = {number: _ipv4(number) for number in set(numbers)}
-        if unset is not None and 0 in texts:
-            texts[0] = _octets(b"")
-        return b"".join(map(texts.__getitem__, numbers))
+        piece = Dotted(column, unset=None if unset is None else _octets(b""), counted=True)
+        return write_rows([piece], len(column))[0]
     codes, dictionary = column.distinct()
     return _picked(codes, [_text("" if address == unset else str(address)) for address in dictionary])
-
-
-def _ipv4(number: int) -> bytes:
-    return _octets(b"%d.%d.%d.%d" % tuple(number.to_bytes(4, sys.byteorder)))
 
 
 def _numbers(column: Column, kind: str) -> Buffer:
@@ -128,7 +124,7 @@ def _little_endian(buffer: memoryview, *, is_big_endian: bool) -> Buffer:
 def _picked(codes: memoryview, texts: Sequence[bytes]) -> bytes:
     if len(texts) == 1:
         return texts[0] * len(codes)
-    return b"".join(map(texts.__getitem__, codes.tolist()))
+    return write_rows([Chosen(codes, texts)], len(codes))[0]
 
 
 def _any_text(value: object) -> bytes:

@@ -7,7 +7,7 @@ from typing import Final
 
 from flowjoin.api import RetryableExportError
 
-__all__ = ["RefusedError", "SchemaError", "is_about_rows", "one_line"]
+__all__ = ["NotAllowedError", "RefusedError", "SchemaError", "is_about_rights", "is_about_rows", "one_line"]
 
 # The server's error codes for values that it will never take. Everything else may pass: what an operator can mend
 # (no such table, wrong password, read-only, disk full) and what passes by itself (overload, restart).
@@ -32,6 +32,13 @@ _ABOUT_ROWS: Final = frozenset(
         691,  # UNKNOWN_ELEMENT_OF_ENUM
     }
 )
+_ABOUT_RIGHTS: Final = frozenset(
+    {
+        164,  # READONLY, which forbids the question's settings
+        452,  # SETTING_CONSTRAINT_VIOLATION
+        497,  # ACCESS_DENIED
+    }
+)
 _TOO_MANY_PARTS: Final = 252
 _ONE_INSERT: Final = "partitions for single INSERT block"  # the same code also means a table that cannot keep up
 _LONGEST: Final = 500
@@ -52,6 +59,15 @@ class SchemaError(RetryableExportError):
     def __init__(self, problem: str, *, missing: tuple[str, ...] = ()) -> None:
         super().__init__(problem)
         self.missing = missing
+
+
+class NotAllowedError(Exception):
+    """This user may not ask, or may not make what was to be made."""
+
+
+def is_about_rights(code: int | None) -> bool:
+    """Whether this user will not be answered another time either."""
+    return code in _ABOUT_RIGHTS
 
 
 def is_about_rows(code: int | None, message: str) -> bool:

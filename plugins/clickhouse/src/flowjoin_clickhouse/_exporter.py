@@ -1,13 +1,16 @@
 """The exporter's life: encodes on trio's thread a column at a time, talks to the server in a worker thread.
 
-Encoding stays on trio's thread, with a checkpoint after each column: a worker thread that computes would hold the
+Encoding stays on trio's thread, with a checkpoint after each megabyte: a worker thread that computes would hold the
 interpreter's lock for whole switch intervals, and every system call of the collectors would wait for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -26,8 +29,10 @@ from flowjoin_clickhouse._client import Connection, Target, refuse_missing_engin
 from flowjoin_clickhouse._columns import insert_columns, refuse_unknown_elements
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer, encode
-from flowjoin_clickhouse._errors import RefusedError, SchemaError
+from flowjoin_clickhouse._errors import NotAllowedError, RefusedError, SchemaError
+from flowjoin_clickhouse._schema import VIEWS
 from flowjoin_clickhouse._url import HttpDestination
+from flowjoin_clickhouse._verify import Check, KeyedRows, keyed_rows
 
 __all__ = ["batching", "open_clickhouse"]
 
@@ -36,12 +41,24 @@ T = TypeVar("T")
 _BATCH_OCTETS: Final = Octets(16 * 1024 * 1024)
 _INTERRUPT_SECONDS: Final = 5.0  # a host name that is being looked up cannot be interrupted
 _CLOSE_SECONDS: Final = 5.0
+_STEP_OCTETS: Final = 1024 * 1024  # of encoding between checkpoints, a millisecond or two
+_CAUSE: Final = "the server had noted the insert as done and had not stored it"
+_MOST_CHECKS: Final = 3  # of one insert that fail; a table that cannot be asked must not stop the flows
 _MOST_CUTS: Final = 200  # inserts that look for the rows at fault; what is left then is refused together
 
 
 def batching(config: ClickHouseConfig) -> Batching:
     """A batch is one insert."""
     return Batching(records=config.max_rows, octets=_BATCH_OCTETS, interval=config.commit_interval)
+
+
+@dataclass(frozen=True, slots=True)
+class _Insert:
+    """How a batch is inserted; with a check, it may have been before."""
+
+    connection: Connection
+    columns: tuple[str, ...]
+    check: Check | None
 
 
 class _ClickHouseExporter:
@@ -55,12 +72,22 @@ class _ClickHouseExporter:
         self._inserts = context.counter("inserts", "Inserts that ClickHouse accepted")
         self._octets = context.counter("octets", "Octets sent in them, compressed")
         self._connections = context.counter("connections", "Times the table was opened")
+        self._again = context.counter("rows_inserted_again", "Rows of an insert that ClickHouse had noted and lost")
+        self._view_rows = context.counter(
+            "view_rows_inserted_again", "Rows of views that ClickHouse had noted and lost"
+        )
+        self._unverified = context.counter("inserts_unverified", "Repeated inserts whose rows could not be looked for")
         self._limiter = trio.CapacityLimiter(1)
         self._connection: Connection | None = None
         self._target: Target | None = None
         self._promise = ""  # the last one that was logged
         self._complaint = ""  # about the table, as it was logged
         self._ignored: set[str] = set()
+        # Nobody knows what became of the last insert of a process that was killed, nor of one that failed.
+        self._may_be_repeated = True
+        self._failed_checks = 0
+        own = f"{context.instance_id}/{context.name}".encode()
+        self._by_way_of = f"{config.table}_again_{zlib.crc32(own):08x}"
 
     async def export(self, batch: FlowBatch) -> None:
         await trio.lowlevel.checkpoint()
@@ -68,11 +95,17 @@ class _ClickHouseExporter:
             return
         try:
             connection, target = await self._opened()
-            columns = self._columns_for(batch, target)
+            insert = _Insert(
+                connection,
+                self._columns_for(batch, target),
+                check=target.check if self._may_be_repeated else None,
+            )
+            self._may_be_repeated = True
             try:
-                await self._insert(connection, batch, columns)
+                await self._insert(insert, batch)
             except RefusedError as exc:
-                refused = await self._find_refused(connection, batch, columns)
+                refused = await self._find_refused(insert, batch)
+                self._may_be_repeated = False
                 self._rows.inc(len(batch) - len(refused))
                 self._refused.inc(len(refused))
                 if refused:
@@ -82,6 +115,7 @@ class _ClickHouseExporter:
             # The next attempt looks at everything anew: address, credentials, authorities, table.
             await self.close()
             raise
+        self._may_be_repeated = False
         self._rows.inc(len(batch))
 
     async def connect(self) -> None:
@@ -149,21 +183,114 @@ class _ClickHouseExporter:
             self._log.debug("elements_ignored", elements=ignored, cause="the table has no such columns")
         return (*self._columns, *extra)
 
-    async def _insert(self, connection: Connection, batch: FlowBatch, columns: Sequence[str]) -> None:
+    async def _insert(self, insert: _Insert, batch: FlowBatch) -> None:
+        block = await self._encoded(insert, batch)
+        octets = await self._in_thread(
+            insert.connection, partial(insert.connection.insert, block, insert.columns, batch.id)
+        )
+        self._inserts.inc()
+        self._octets.inc(octets)
+        if insert.check is not None and batch.id:
+            await self._see_to_it(insert, insert.check, batch)
+
+    async def _encoded(self, insert: _Insert, batch: FlowBatch) -> list[Buffer]:
         block: list[Buffer] = []
+        octets = 0
         for pieces in encode(
             batch,
-            columns,
+            insert.columns,
             cluster_uuid=self._context.cluster_uuid,
             unset_addresses_empty=self._context.compatibility != "antrea-2.3",
         ):
             block += pieces
-            await trio.lowlevel.checkpoint()
-        octets = await self._in_thread(connection, partial(connection.insert, block, columns, batch.id))
-        self._inserts.inc()
-        self._octets.inc(octets)
+            octets += sum(map(len, pieces))
+            if octets > _STEP_OCTETS:
+                octets = 0
+                await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+        return block
 
-    async def _find_refused(self, connection: Connection, batch: FlowBatch, columns: Sequence[str]) -> list[int]:
+    async def _see_to_it(self, insert: _Insert, check: Check, batch: FlowBatch) -> None:
+        """Insert what the server only believes to have.
+
+        The insert before went to the table and to every view that had not noted it.
+        """
+        questions: list[KeyedRows] = []
+        for rows in keyed_rows(batch, check):
+            if rows is None:
+                await trio.lowlevel.checkpoint()
+            else:
+                questions.append(rows)
+        missing: list[int] = []
+        async with self._looking(batch):
+            missing += await self._missing(insert.connection, check, questions)
+        if missing:
+            await self._insert_again(insert, batch, missing)
+        if self._config.may_create and self._config.schema.views:
+            async with self._looking(batch):
+                await self._mend_views(insert.connection, check, questions)
+
+    @asynccontextmanager
+    async def _looking(self, batch: FlowBatch) -> AsyncIterator[None]:
+        """Around what is done to be sure: if it cannot be done, flows go on."""
+        try:
+            yield
+        except NotAllowedError as exc:
+            self._not_verified(batch, exc)
+        except RetryableExportError as exc:
+            self._failed_checks += 1
+            if self._failed_checks < _MOST_CHECKS:
+                raise
+            self._not_verified(batch, exc)
+        self._failed_checks = 0
+
+    async def _missing(self, connection: Connection, check: Check, questions: list[KeyedRows]) -> list[int]:
+        missing: list[int] = []
+        for rows in questions:
+            present = await self._in_thread(connection, partial(connection.present, check, rows, time.time()))
+            missing += (rows.first + index for index, key in enumerate(rows.keys) if key not in present)
+        return missing
+
+    async def _insert_again(self, insert: _Insert, batch: FlowBatch, missing: list[int]) -> None:
+        """Views are left alone where a table of our own can be made; else those that had the rows have them twice."""
+        connection, lost = insert.connection, batch.take(missing)
+        block = await self._encoded(insert, lost)
+        are_views_spared = self._config.may_create
+        if are_views_spared:
+            try:
+                octets = await self._in_thread(
+                    connection, partial(connection.add, block, insert.columns, self._by_way_of)
+                )
+            except NotAllowedError:
+                are_views_spared = False
+        if not are_views_spared:
+            name = f"{batch.id}!{time.time_ns()}"
+            octets = await self._in_thread(connection, partial(connection.insert, block, insert.columns, name))
+        self._octets.inc(octets)
+        self._again.inc(len(lost))
+        self._log.warning(
+            "rows_inserted_again",
+            batch=batch.id,
+            rows=len(lost),
+            views="left as they are" if are_views_spared else "may have them twice",
+            cause=_CAUSE,
+        )
+
+    async def _mend_views(self, connection: Connection, check: Check, questions: list[KeyedRows]) -> None:
+        for view in VIEWS:
+            added = 0
+            for rows in questions:
+                mend = partial(connection.mend_view, view, check, rows, time.time())
+                added += await self._in_thread(connection, mend)
+            if added:
+                self._view_rows.inc(added)
+                self._log.warning("view_mended", view=f"{self._config.table}_{view.suffix}", rows=added, cause=_CAUSE)
+
+    def _not_verified(self, batch: FlowBatch, exc: Exception) -> None:
+        self._unverified.inc()
+        self._log.warning("insert_not_verified", batch=batch.id, problem=str(exc))
+
+    async def _find_refused(self, insert: _Insert, batch: FlowBatch) -> list[int]:
         """Insert what can be inserted of a batch that was refused whole, and give the other rows.
 
         Halves have names of their own, which are the same at each attempt: what was inserted before stays single.
@@ -178,7 +305,7 @@ class _ClickHouseExporter:
             if batch.id:
                 part = part.with_id(f"{batch.id}[{start}:{stop}]")
             try:
-                await self._insert(connection, part, columns)
+                await self._insert(insert, part)
             except RefusedError:
                 if cuts < _MOST_CUTS:
                     waiting += _halves(start, stop)

@@ -8,13 +8,27 @@ insertion: a repeated insert must fall into the partitions of the first, else it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from flowjoin.api import ElementRegistry
 from flowjoin_clickhouse._columns import ANTREA_TYPES, table_columns, type_of
 from flowjoin_clickhouse._config import SchemaConfig
 
-__all__ = ["add_columns", "create_database", "create_table", "create_views", "quoted", "set_window"]
+__all__ = [
+    "VIEWS",
+    "View",
+    "add_columns",
+    "attach_partition",
+    "create_database",
+    "create_table",
+    "create_table_like",
+    "create_views",
+    "drop_table",
+    "partitions_of",
+    "quoted",
+    "set_window",
+]
 
 _LONGEST_TTL_MERGE: Final = 14400
 _PARTITIONS: Final = {"day": "toYYYYMMDD(flowEndSeconds)", "month": "toYYYYMM(flowEndSeconds)"}
@@ -24,7 +38,8 @@ _CODECS: Final = {
     "String": "CODEC(ZSTD(1))",
 }
 
-_TIMES: Final = ("timeInserted", "flowEndSeconds", "flowEndSecondsFromSourceNode", "flowEndSecondsFromDestinationNode")
+_INSERTED: Final = "timeInserted"
+_TIMES: Final = (_INSERTED, "flowEndSeconds", "flowEndSecondsFromSourceNode", "flowEndSecondsFromDestinationNode")
 _POD_SUMS: Final = (
     "octetDeltaCount",
     "reverseOctetDeltaCount",
@@ -43,8 +58,30 @@ _NODE_SUMS: Final = (
     "throughputFromDestinationNode",
     "reverseThroughputFromDestinationNode",
 )
-# Suffix of the view's name, key columns, summed columns.
-_VIEWS: Final[tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]] = (
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A materialised view over the table.
+
+    Attributes:
+        suffix: of its name, after the table's.
+        keys: expressions that rows are grouped by.
+        inserted: the one of them that is the time of insertion.
+        sums: columns that are added up.
+        count: column that counts rows; empty without one.
+        age: what the rows' time to live is counted from.
+    """
+
+    suffix: str
+    keys: tuple[str, ...]
+    inserted: str
+    sums: tuple[str, ...]
+    count: str = ""
+    age: str = _INSERTED
+
+
+_ANTREA_VIEWS: Final[tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]] = (
     (
         "pod_view",
         (
@@ -103,6 +140,20 @@ _MINUTE_KEYS: Final = (
     "egressNetworkPolicyRuleAction",
 )
 _MINUTE_SUMS: Final = ("octetDeltaCount", "packetDeltaCount", "reverseOctetDeltaCount", "reversePacketDeltaCount")
+_DAY_INSERTED: Final = "toDate(timeInserted) AS dateInserted"
+
+VIEWS: Final = (
+    *(View(suffix=suffix, keys=keys, inserted=_INSERTED, sums=sums) for suffix, keys, sums in _ANTREA_VIEWS),
+    # By the day of insertion, as the table: flows of an old capture are not too old the moment they come.
+    View(
+        suffix="minute_view",
+        keys=("toStartOfMinute(flowEndSeconds) AS minute", *_MINUTE_KEYS, _DAY_INSERTED),
+        inserted=_DAY_INSERTED,
+        sums=_MINUTE_SUMS,
+        count="flows",
+        age="dateInserted + INTERVAL 1 DAY",
+    ),
+)
 
 
 def quoted(*names: str) -> str:
@@ -143,13 +194,9 @@ def create_table(
 def create_views(database: str, table: str, config: SchemaConfig) -> Iterator[tuple[str, str]]:
     """The views over the table, each with the statement that makes it."""
     source = quoted(database, table)
-    for suffix, keys, sums in _VIEWS:
-        view = f"{table}_{suffix}"
-        yield view, _create_view(quoted(database, view), source, keys, sums, config, ttl=_ttl("timeInserted", config))
-    # By the day of insertion, as the table: flows of an old capture are not too old the moment they come.
-    minute = ("toStartOfMinute(flowEndSeconds) AS minute", *_MINUTE_KEYS, "toDate(timeInserted) AS dateInserted")
-    view, ttl = f"{table}_minute_view", _ttl("dateInserted + INTERVAL 1 DAY", config)
-    yield view, _create_view(quoted(database, view), source, minute, _MINUTE_SUMS, config, ttl=ttl, count="flows")
+    for view in VIEWS:
+        name = f"{table}_{view.suffix}"
+        yield name, _create_view(quoted(database, name), source, view, config)
 
 
 def add_columns(database: str, table: str, names: Iterable[str], registry: ElementRegistry) -> str:
@@ -163,21 +210,34 @@ def set_window(database: str, table: str, window: int) -> str:
     return f"ALTER TABLE {quoted(database, table)} MODIFY SETTING non_replicated_deduplication_window = {window}"
 
 
-def _create_view(
-    view: str,
-    source: str,
-    keys: Sequence[str],
-    sums: Sequence[str],
-    config: SchemaConfig,
-    *,
-    ttl: str,
-    count: str = "",
-) -> str:
-    names = ", ".join(key.rpartition(" AS ")[2] for key in keys)
-    selected = [*keys, *(f"sum({name}) AS {name}" for name in sums), *([f"count() AS {count}"] if count else [])]
+def create_table_like(database: str, table: str, other: str) -> str:
+    """The statement that makes an empty table of the same shape, engine and settings."""
+    return f"CREATE TABLE {quoted(database, table)} AS {quoted(database, other)}"
+
+
+def drop_table(database: str, table: str) -> str:
+    """The statement after which there is no such table, and no trace of it that would be in the way of a new one."""
+    return f"DROP TABLE IF EXISTS {quoted(database, table)} SYNC"
+
+
+def partitions_of(database: str, table: str) -> str:
+    """The question which partitions there are."""
+    return f"SELECT DISTINCT _partition_id FROM {quoted(database, table)}"  # noqa: S608 - quoted
+
+
+def attach_partition(database: str, table: str, partition: str, other: str) -> str:
+    """The statement that adds another table's partition to a table, which no view sees."""
+    return f"ALTER TABLE {quoted(database, table)} ATTACH PARTITION ID '{partition}' FROM {quoted(database, other)}"
+
+
+def _create_view(name: str, source: str, view: View, config: SchemaConfig) -> str:
+    names = ", ".join(key.rpartition(" AS ")[2] for key in view.keys)
+    sums = [f"sum({each}) AS {each}" for each in view.sums]
+    selected = [*view.keys, *sums, *([f"count() AS {view.count}"] if view.count else [])]
     return (
-        f"CREATE MATERIALIZED VIEW IF NOT EXISTS {view}\nENGINE = SummingMergeTree\nORDER BY ({names})\n"
-        f"{ttl}{_settings(config)}\nPOPULATE AS SELECT {', '.join(selected)}\nFROM {source}\nGROUP BY {names}"
+        f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name}\nENGINE = SummingMergeTree\nORDER BY ({names})\n"
+        f"{_ttl(view.age, config)}{_settings(config)}\n"
+        f"POPULATE AS SELECT {', '.join(selected)}\nFROM {source}\nGROUP BY {names}"
     )
 
 
