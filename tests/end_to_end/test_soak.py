@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from clickhouse_process import require_engine
 
-for plugin in ("log", "ipfix", "clickhouse", "s3"):
-    pytest.importorskip(f"flowjoin_{plugin}", reason=f"the {plugin} plugin is not installed")
-
+pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
+pytest.importorskip("flowjoin_ipfix", reason="the IPFIX plugin is not installed")
+pytest.importorskip("flowjoin_clickhouse", reason="the ClickHouse plugin is not installed")
+pytest.importorskip("flowjoin_s3", reason="the S3 plugin is not installed")
 from s3_servers import weed
 from soak import Settings, Soak, table
 from soak_destinations import PATIENCE
