@@ -35,7 +35,7 @@ def test_every_row_in_a_spool_is_in_its_destination_whatever_is_killed(tmp_path:
     assert [each.name for each in totals] == ["log", "ipfix", "clickhouse", "s3"]
     for each in totals:
         assert each.kills, said
-        assert each.appended > 100, said
+        assert each.appended, said
         assert not each.repeated, "the spool had rows twice, or two rows cannot be told apart\n" + said
         assert not each.unbatched, said
         assert not each.lost, said

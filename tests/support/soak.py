@@ -192,7 +192,7 @@ class Soak:
             self.flowjoin.start()
             self._disturb()
             self._say("the dust settles")
-            wait_until(self.flowjoin.is_idle, "all rows are delivered")
+            wait_until(self.flowjoin.is_idle, "all rows are delivered", patience=PATIENCE + self._settings.seconds)
             self._count_dropped()
             assert self.flowjoin.end() == 0
             left = [path for path in (self._state / "spool").rglob("*.ipfix") if path.parent.name != DEAD_LETTERS]
@@ -211,6 +211,7 @@ class Soak:
         exporters = "\n".join(f"  - {each.config()[:-1]}, {spool}}}" for each in self.destinations)
         self.flowjoin.config.write_text(
             f"stateDirectory: {self._state}\n"
+            f"shutdownGracePeriod: {PATIENCE / 2:.0f}s\n"
             "activeFlowRecordTimeout: 1s\n"
             "inactiveFlowRecordTimeout: 2s\n"
             f"collectors: [{{protocol: tcp, address: '127.0.0.1:{self._listening.number}'}}]\n"

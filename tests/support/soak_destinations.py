@@ -46,9 +46,9 @@ def identity(values: Iterable[object]) -> int:
     return hash(",".join(map(str, values)))
 
 
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
+def wait_until(is_so: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
     """Look again until it is so."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not is_so():
         assert time.monotonic() < deadline, f"in vain: {what}"
         time.sleep(0.05)
@@ -253,13 +253,10 @@ class S3(Destination):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._server = weed(self.directory)
+        self._server.patience = PATIENCE
         ports = [argument.rpartition("=")[2] for argument in self._server.command if ".port" in argument]
         self._held = [HeldPort(int(port)) for port in ports]
         self._has_bucket = False
-
-    @property
-    def program(self) -> Path:
-        return Path(self._server.command[0])
 
     def start(self) -> None:
         self._server.start()
