@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import signal
 import subprocess
 import sys
@@ -115,3 +116,89 @@ exporters:
     assert "edge-1" in receiving.text, "the identity of the exporter"
     rows = (tmp_path / "flows.csv").read_text(encoding="utf-8").splitlines()
     assert len(keys_of(rows)) == json.loads(done.stdout)["flows"]
+
+
+def test_the_http_api_is_asked_from_outside_over_tls_with_a_token_or_a_certificate(run, tmp_path):
+    pki = tmp_path / "pki"
+    for arguments in (
+        ("init", pki),
+        ("issue", pki, "--server", "localhost", "--san", "127.0.0.1"),
+        ("issue", pki, "--client", "admin"),
+    ):
+        assert flowjoin("certs", *arguments).returncode == 0
+    token = configured(tmp_path / "token", "right\n")
+    file = configured(
+        tmp_path / "f.yaml",
+        f"""
+stateDirectory: {tmp_path}/state
+collectors: [{{protocol: tcp, address: "127.0.0.1:0"}}]
+apiServer:
+  address: "0.0.0.0:0"
+  tls: {{certificate: {pki}/localhost.crt, key: {pki}/localhost.key, clientCA: {pki}/ca.crt}}
+  token: {{file: {token}}}
+""",
+    )
+    assert flowjoin("check", "-c", file).returncode == 0
+    program = run("-c", str(file))
+    port = program.wait_line("api_ready")["addresses"][0].rpartition(":")[2]
+    collector = program.wait_line("ready")["addresses"][0].rpartition("/")[2]
+    server = ("--server", f"https://localhost:{port}", "--ca", pki / "ca.crt")
+    with_token = (*server, "--token-file", token)
+    with_certificate = (*server, "--certificate", pki / "admin.crt", "--key", pki / "admin.key")
+    assert flowjoin("generate", "--to", f"tcp://{collector}", "--flows", 20, "--output", "json").returncode == 0
+    for shown in (with_token, with_certificate):
+        done = flowjoin("get", "flowrecords", *shown, "--output", "json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)
+        assert flowjoin("top", "--once", "--interval", 0.1, "--output", "json", *shown).returncode == 0
+    refused = flowjoin("get", "recordmetrics", *server)
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        "flowjoin: say who you are: send a bearer token, or show a certificate; "
+        "write --token-file FILE, or --certificate FILE and --key FILE\n"
+    )
+    wrong = configured(tmp_path / "wrong", "wrong")
+    assert "this bearer token is nobody's" in flowjoin("get", "recordmetrics", *server, "--token-file", wrong).stderr
+    stranger = flowjoin("get", "recordmetrics", "--server", f"https://localhost:{port}", "--token-file", token)
+    assert "is not trusted" in stranger.stderr
+    program.process.send_signal(signal.SIGTERM)
+    assert program.finish() in (0, 1), program.text
+    assert "right" not in program.text
+    assert "wrong" not in program.text.replace("wrong_token", "")
+
+
+def test_exported_flows_are_watched_from_outside_as_they_leave(run, tmp_path):
+    file = configured(
+        tmp_path / "f.yaml",
+        f"""
+stateDirectory: {tmp_path}/state
+mode: Proxy
+collectors: [{{protocol: tcp, address: "127.0.0.1:0"}}]
+apiServer: {{address: "127.0.0.1:0", tls: selfSigned, token: {{file: {configured(tmp_path / "token", "right")}}}}}
+""",
+    )
+    program = run("-c", str(file))
+    port = program.wait_line("api_ready")["addresses"][0].rpartition(":")[2]
+    collector = program.wait_line("ready")["addresses"][0].rpartition("/")[2]
+    watch = (
+        "get",
+        "flowstream",
+        "--server",
+        f"https://127.0.0.1:{port}",
+        "--insecure",
+        "--token-file",
+        tmp_path / "token",
+    )
+    watching = subprocess.Popen([sys.executable, "-m", "flowjoin", *map(str, watch)], stdout=subprocess.PIPE, text=True)
+    try:
+        for _ in range(30):  # until it watches, what is exported is not for it
+            assert flowjoin("generate", "--to", f"tcp://{collector}", "--flows", 5, "--output", "json").returncode == 0
+            if select.select([watching.stdout], [], [], 1)[0]:
+                break
+        flow = json.loads(watching.stdout.readline())
+        assert flow["protocolIdentifier"] in (1, 6, 17, 58, 132)
+    finally:
+        watching.kill()
+        watching.communicate()
+    program.process.send_signal(signal.SIGTERM)
+    program.finish()

@@ -69,6 +69,8 @@ class KubernetesStandIn:
         faults: worked off before anything else.
         gone_as_status: a watch from a version that is gone is refused at once, not by an event.
         stall: a part of targets whose requests get no answer at all.
+        review: answers a TokenReview or SubjectAccessReview.
+        reviewed: what was asked so.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
@@ -82,6 +84,8 @@ class KubernetesStandIn:
         self.faults: list[Fault] = []
         self.gone_as_status = False
         self.stall: str | None = None
+        self.review: Callable[[Manifest], Manifest] = lambda asked: {**asked, "status": {}}
+        self.reviewed: list[Manifest] = []
         self.connections = 0
         self._tls = tls
         self._objects: dict[Key, Manifest] = {}
@@ -192,7 +196,7 @@ class KubernetesStandIn:
                 request = await _next_request(http, stream)
                 if request is None:
                     break
-                await self._answer(http, stream, request)
+                await self._answer(http, stream, *request)
                 if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
                     break
                 http.start_next_cycle()
@@ -202,7 +206,7 @@ class KubernetesStandIn:
             self._streams.discard(stream)
             await trio.aclose_forcefully(stream)
 
-    async def _answer(self, http: h11.Connection, stream: trio.abc.Stream, request: h11.Request) -> None:
+    async def _answer(self, http: h11.Connection, stream: trio.abc.Stream, request: h11.Request, body: bytes) -> None:
         target = request.target.decode()
         headers = {name.decode(): value.decode() for name, value in request.headers}
         self.requests.append(target)
@@ -227,6 +231,12 @@ class KubernetesStandIn:
         if resource in self.forbidden:
             message = f'{resource} is forbidden: User "system:serviceaccount:flows:flowjoin" cannot list resource'
             await _send_json(http, stream, 403, _status(403, "Forbidden", message))
+        elif request.method == b"POST" and url.path.startswith("/apis/"):
+            self.reviewed.append(json.loads(body))
+            await _send_json(http, stream, 201, self.review(json.loads(body)))
+        elif request.method in (b"POST", b"PUT"):
+            code, written = self._write(resource, namespace, name, json.loads(body))
+            await _send_json(http, stream, code, written)
         elif name:
             found = self._objects.get((resource, namespace, name))
             missing = _status(404, "NotFound", f'{resource} "{name}" not found')
@@ -236,6 +246,21 @@ class KubernetesStandIn:
         else:
             code, body = self._list(resource, query)
             await _send_json(http, stream, code, body)
+
+    def _write(self, resource: str, namespace: str, name: str, manifest: Manifest) -> tuple[int, Manifest]:
+        """Create where no name is in the path, else replace what still has the version that is named."""
+        there = self._objects.get((resource, namespace, name or manifest["metadata"]["name"]))
+        if not name:
+            if there is not None:
+                return 409, _status(409, "AlreadyExists", f"{resource} already exists")
+            return 201, self.put(resource, manifest)
+        if there is None:
+            return 404, _status(404, "NotFound", f'{resource} "{name}" not found')
+        if manifest["metadata"].get("resourceVersion") != there["metadata"]["resourceVersion"]:
+            return 409, _status(409, "Conflict", "the object has been modified; please apply your changes")
+        if manifest.get("type") != there.get("type"):
+            return 422, _status(422, "Invalid", "type: field is immutable")
+        return 200, self.put(resource, manifest)
 
     def _list(self, resource: str, query: dict[str, str]) -> tuple[int, Manifest]:
         version, at = self._version, 0
@@ -396,16 +421,20 @@ def _status(code: int, reason: str, message: str) -> Manifest:
     }  # fmt: skip
 
 
-async def _next_request(http: h11.Connection, stream: trio.abc.Stream) -> h11.Request | None:
+async def _next_request(http: h11.Connection, stream: trio.abc.Stream) -> tuple[h11.Request, bytes] | None:
     request: h11.Request | None = None
+    body = b""
     while True:
         event = http.next_event()
         if event is h11.NEED_DATA:
             http.receive_data(bytes(await stream.receive_some()))
         elif isinstance(event, h11.Request):
             request = event
+        elif isinstance(event, h11.Data):
+            body += bytes(event.data)
         elif isinstance(event, h11.EndOfMessage):
-            return request
+            assert request is not None
+            return request, body
         elif isinstance(event, h11.ConnectionClosed):
             return None
 

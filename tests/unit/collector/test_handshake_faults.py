@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from flowjoin._collector.handshake_faults import identity_of, refusal_of
+from flowjoin._collector.handshake_faults import refusal_of
 from flowjoin._model.reasons import Reason
 
 
@@ -33,26 +33,3 @@ def fault(kind: type[ssl.SSLError], **attributes: object) -> ssl.SSLError:
 )
 def test_each_fault_has_a_reason(error: ssl.SSLError, reason: Reason) -> None:
     assert refusal_of(error) is reason
-
-
-@pytest.mark.parametrize(
-    ("certificate", "identity"),
-    [
-        (None, None),
-        ({"subject": ()}, None),
-        ({"subject": ((("organizationName", "o"),), (("commonName", "node-1"),))}, "node-1"),
-        ({"subject": ((("commonName", "a\nb"),),)}, "a?b"),
-        (
-            {
-                "subject": ((("commonName", "c"),),),
-                "subjectAltName": (("IP Address", "192.0.2.1"), ("DNS", "node-1.example")),
-            },
-            "node-1.example",
-        ),
-        ({"subject": (), "subjectAltName": (("URI", "spiffe://example/agent"),)}, "spiffe://example/agent"),
-    ],
-)
-def test_an_alternative_name_goes_before_the_common_name(
-    certificate: dict[str, object] | None, identity: str | None
-) -> None:
-    assert identity_of(certificate) == identity

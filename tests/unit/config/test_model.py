@@ -40,9 +40,26 @@ def test_an_http_server_for_this_machine_alone_is_available(address: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("more", "is_available"),
+    [
+        ("tls: selfSigned, token: {file: /t}", True),
+        ("tls: selfSigned, reviewTokens: true", True),
+        ("tls: {certificate: /c, key: /k, clientCA: /a}", True),
+        ("tls: {certificate: /c, key: /k}", False),
+        ("tls: selfSigned", False),
+        ("token: {file: /t}", False),
+        ("openMetrics: true, tls: selfSigned", False),
+    ],
+)
+def test_others_may_reach_it_with_tls_and_a_way_to_say_who_asks(more: str, is_available: bool) -> None:
+    loaded = load_config(f"collectors: []\napiServer: {{address: '[::]:1', {more}}}\n")
+    assert (loaded.unavailable is None) == is_available
+
+
+@pytest.mark.parametrize(
     "address", ["0.0.0.0:1", "'[::]:1'", "':1'", "192.0.2.1:1", "example.org:1", "'[::ffff:1.2.3.4]:1'"]
 )
 def test_an_http_server_that_others_reach_is_refused_with_one_sentence(address: str) -> None:
     loaded = load_config(f"collectors: []\napiServer: {{address: {address}}}\n", "f.yaml")
-    with pytest.raises(ConfigError, match=r"f\.yaml:2: apiServer\.address: the HTTP API has no authentication yet"):
+    with pytest.raises(ConfigError, match=r"f\.yaml:2: apiServer\.address: others reach this address, and the HTTP"):
         loaded.require_available()

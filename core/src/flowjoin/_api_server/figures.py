@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 
-__all__ = ["Compatibility", "ComponentState", "Figures", "Phase"]
+__all__ = ["Compatibility", "ComponentState", "Feed", "Figures", "LogLevel", "Phase"]
 
 Compatibility: TypeAlias = Literal["antrea-2.7", "antrea-2.3"]
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 class Phase(enum.Enum):
@@ -38,6 +41,14 @@ class ComponentState:
     state: str
     problem: str = ""
     failures: int = 0
+
+
+class Feed(Protocol):
+    """What one watcher of exported flows has not read yet."""
+
+    async def next(self, seconds: float) -> tuple[FlowBatch | None, int]:
+        """The oldest batch, or None when none comes for so long; and how many rows were dropped meanwhile."""
+        ...
 
 
 class Figures(Protocol):
@@ -71,6 +82,19 @@ class Figures(Protocol):
 
     def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
         """As the kernel's ``scan``."""
+        ...
+
+    def watch(self) -> AbstractContextManager[Feed]:
+        """A feed of what is exported from now on."""
+        ...
+
+    @property
+    def log_level(self) -> tuple[LogLevel, int]:
+        """The level of the log, and the verbosity that Antrea would have."""
+        ...
+
+    def set_log_level(self, level: LogLevel, verbosity: int) -> None:
+        """Write otherwise from now on, until the next change or the end."""
         ...
 
     def count_request(self, path: str, status: int) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -20,16 +22,21 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 
+from flowjoin._api_server.access import Access
 from flowjoin._api_server.app import HttpApi, Scope
 from flowjoin._api_server.config import ApiServerConfig, ApiServerLimits
 from flowjoin._api_server.figures import Figures
+from flowjoin._certificates.files import TlsSource
+from flowjoin._certificates.identity import identity_of
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.errors import BindError, ConfigError
+from flowjoin.api._cluster import User
 from flowjoin.api._types import Logger
 
 __all__ = ["ApiServer", "open_api_server"]
 
 _BACKLOG: Final = 128
+_REVIEW_SECONDS: Final = 10.0
 _ACCEPT_PAUSE_SECONDS: Final = 0.2  # without file descriptors: until somebody gives some back
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -39,12 +46,18 @@ class ApiServer:
     """Listens; ``run`` answers."""
 
     def __init__(
-        self, listeners: Sequence[trio.SocketListener], api: HttpApi, limits: ApiServerLimits, log: Logger
+        self,
+        listeners: Sequence[trio.SocketListener],
+        api: HttpApi,
+        limits: ApiServerLimits,
+        log: Logger,
+        tls: TlsSource | None = None,
     ) -> None:
         self._listeners = listeners
         self._api = api
         self._limits = limits
         self._log = log
+        self._tls = tls
         self._connections = trio.CapacityLimiter(limits.connections)
         self._streams: set[trio.SocketStream] = set()
 
@@ -88,9 +101,13 @@ class ApiServer:
 
     async def _serve(self, stream: trio.SocketStream, place: object, context: WorkerContext) -> None:
         try:
-            patient = _PatientStream(stream, self._limits)
+            served, identity = await self._shake_hands(stream)
+            if served is None:
+                return
+            patient = _PatientStream(served, stream.socket, self._limits)
             config = _Config(self._limits, self._log)
-            server = TCPServer(self._answer, config, context, ConnectionState({}), patient)  # type: ignore[arg-type]  # as much of a stream as it uses
+            answer = partial(self._answer, identity)
+            server = TCPServer(answer, config, context, ConnectionState({}), patient)  # type: ignore[arg-type]  # as much of a stream as it uses
             with trio.move_on_after(self._limits.connection_seconds):
                 await server.run()
         except* (trio.ClosedResourceError, trio.BrokenResourceError):
@@ -102,7 +119,29 @@ class ApiServer:
             self._connections.release_on_behalf_of(place)
             stream.socket.close()
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Any, *_threads: object) -> None:
+    async def _shake_hands(
+        self, stream: trio.SocketStream
+    ) -> tuple[trio.SocketStream | trio.SSLStream[trio.SocketStream] | None, str | None]:
+        """The stream to speak HTTP over, and the name in the client's certificate; None when TLS fails."""
+        if self._tls is None:
+            return stream, None
+        current = self._tls.current
+        if current is None:
+            return None, None
+        secure = trio.SSLStream(stream, current.context, server_side=True, https_compatible=True)
+        with trio.move_on_after(self._limits.idle_seconds):
+            try:
+                await secure.do_handshake()
+            except trio.BrokenResourceError as exc:
+                cause = exc.__cause__
+                reason = cause.reason if isinstance(cause, ssl.SSLError) else None
+                self._log.debug("api_handshake_failed", problem=(reason or "it left").lower().replace("_", " "))
+                return None, None
+            # OpenSSL's object, not trio's stream, knows the certificate; trio forwards to it what it does not have.
+            return secure, identity_of(secure.getpeercert() or None)
+        return None, None
+
+    async def _answer(self, identity: str | None, scope: Scope, receive: Receive, send: Any, *_threads: object) -> None:
         """What hypercorn calls for each request; hypercorn's own types for it are wider than ours: Any."""
         if scope["type"] != "http":
             return  # a WebSocket, which hypercorn then refuses
@@ -117,7 +156,8 @@ class ApiServer:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(discard_body)
-            await self._api.answer(scope, send, lambda: is_gone)
+            peer = (scope.get("client") or ("",))[0]
+            await self._api.answer(scope, send, lambda: is_gone, peer=peer, identity=identity)
             nursery.cancel_scope.cancel()
 
 
@@ -129,16 +169,23 @@ async def open_api_server(config: ApiServerConfig, figures: Figures, *, log: Log
         BindError: the address cannot be had.
         ConfigError: the name stands for an address that others reach.
     """
-    listeners = await _open_listeners(config.endpoint)
+    is_guarded = config.access.is_required and config.tls is not None
+    listeners = await _open_listeners(config.endpoint, is_for_others=is_guarded)
     try:
-        api = HttpApi(figures, config.limits, give_way=_Turns().take)
-        yield ApiServer(listeners, api, config.limits, log)
+        access = Access(config.access, log, clock=trio.current_time, bound=_in_time)
+        api = HttpApi(figures, config.limits, give_way=_Turns().take, access=access, clock=trio.current_time)
+        yield ApiServer(listeners, api, config.limits, log, config.tls)
     finally:
         for listener in listeners:
             listener.socket.close()
 
 
-async def _open_listeners(endpoint: Endpoint) -> list[trio.SocketListener]:
+async def _in_time(review: Awaitable[User | bool | None]) -> User | bool | None:
+    with trio.fail_after(_REVIEW_SECONDS):
+        return await review
+
+
+async def _open_listeners(endpoint: Endpoint, *, is_for_others: bool) -> list[trio.SocketListener]:
     try:
         listeners = await trio.open_tcp_listeners(endpoint.port, host=endpoint.host, backlog=_BACKLOG)
     except OSError as exc:
@@ -147,7 +194,7 @@ async def _open_listeners(endpoint: Endpoint) -> list[trio.SocketListener]:
         raise BindError(f"apiServer.address: {endpoint} {cause}", address=str(endpoint)) from exc
     for listener in listeners:
         host = listener.socket.getsockname()[0]
-        if not Endpoint(host=host, port=endpoint.port).is_loopback:
+        if not is_for_others and not Endpoint(host=host, port=endpoint.port).is_loopback:
             for each in listeners:
                 each.socket.close()
             raise ConfigError(f"{endpoint.host} is {host} here, which others reach", path="apiServer.address")
@@ -172,13 +219,15 @@ class _PatientStream:
     It is read in pieces as large as a request may be, because hypercorn's limit holds for what is still incomplete.
     """
 
-    def __init__(self, stream: trio.SocketStream, limits: ApiServerLimits) -> None:
+    def __init__(
+        self,
+        stream: trio.SocketStream | trio.SSLStream[trio.SocketStream],
+        connected: trio.socket.SocketType,
+        limits: ApiServerLimits,
+    ) -> None:
         self._stream = stream
+        self.socket = connected
         self._limits = limits
-
-    @property
-    def socket(self) -> trio.socket.SocketType:
-        return self._stream.socket
 
     async def receive_some(self, _max_octets: int) -> bytes | bytearray:
         return await self._stream.receive_some(self._limits.request_octets)
@@ -187,11 +236,12 @@ class _PatientStream:
         with trio.move_on_after(self._limits.send_seconds) as patience:
             await self._stream.send_all(data)
         if patience.cancelled_caught:
-            self._stream.socket.close()  # in the middle of the reply, which must not be taken for a whole one
+            self.socket.close()  # in the middle of the reply, which must not be taken for a whole one
             raise trio.BrokenResourceError("the client does not read")
 
     async def send_eof(self) -> None:
-        await self._stream.send_eof()
+        if isinstance(self._stream, trio.SocketStream):  # TLS has no half-closed connections
+            await self._stream.send_eof()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

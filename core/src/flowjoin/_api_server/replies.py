@@ -10,7 +10,16 @@ from urllib.parse import parse_qs
 
 from flowjoin._api_server.figures import ComponentState, Phase
 
-__all__ = ["Reply", "health_reply", "liveness_reply", "readiness_reply", "record_metrics_reply", "text_reply"]
+__all__ = [
+    "JSON",
+    "Reply",
+    "health_reply",
+    "liveness_reply",
+    "readiness_reply",
+    "record_metrics_reply",
+    "status_reply",
+    "text_reply",
+]
 
 _TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
@@ -34,6 +43,12 @@ class Reply:
 def text_reply(status: int, text: str, *, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
     """One line for people."""
     return Reply(status=status, body=f"{text}\n".encode(), headers=headers)
+
+
+def status_reply(status: int, problem: str, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
+    """Why somebody is not let in, in the form that clients of Kubernetes know."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": problem, "code": status}
+    return Reply(status=status, body=f"{json.dumps(body)}\n".encode(), content_type=JSON, headers=headers)
 
 
 def record_metrics_reply(counters: Mapping[str, int | bool]) -> Reply:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 
 from flowjoin._certificates.files import TlsFiles, read_files, server_tls
 from flowjoin._certificates.profiles import subject_alternative_name
 from flowjoin._certificates.server_context import VERSIONS
 from flowjoin._config.load import LoadedConfig, Notice
-from flowjoin._config.model import CollectorTls, Config
+from flowjoin._config.model import ApiServer, ApiServerTls, CollectorTls, Config
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["check_files", "collector_files"]
+__all__ = ["api_ciphers", "api_files", "api_minimum_version", "check_files", "collector_files"]
 
 
 def collector_files(tls: CollectorTls, index: int) -> TlsFiles:
@@ -23,6 +24,43 @@ def collector_files(tls: CollectorTls, index: int) -> TlsFiles:
         minimum_version=VERSIONS[tls.min_version],
         path=f"collectors[{index}].tls",
     )
+
+
+def api_files(settings: ApiServer) -> TlsFiles | None:
+    """The files of the HTTP server; None where it has none."""
+    if not isinstance(settings.tls, ApiServerTls):
+        return None
+    return TlsFiles(
+        certificate=settings.tls.certificate,
+        key=settings.tls.key,
+        client_ca=settings.tls.client_ca,
+        minimum_version=api_minimum_version(settings),
+        ciphers=api_ciphers(settings),
+        may_be_nobody=True,
+        path="apiServer.tls",
+    )
+
+
+def api_minimum_version(settings: ApiServer) -> ssl.TLSVersion:
+    """The oldest version of TLS that the HTTP server speaks."""
+    return VERSIONS.get(settings.tls_min_version, ssl.TLSVersion.TLSv1_2)
+
+
+def api_ciphers(settings: ApiServer) -> str:
+    """The ciphers of the HTTP server in OpenSSL's words."""
+    names = [name.strip() for name in settings.tls_cipher_suites.split(",")]
+    return ":".join(_openssl_name(name) for name in names if name)
+
+
+def _openssl_name(name: str) -> str:
+    """``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256`` (Go, RFC 5246) is ``ECDHE-RSA-AES128-GCM-SHA256`` there."""
+    exchange, has_both, rest = name.removeprefix("TLS_").partition("_WITH_")
+    if not has_both:
+        return name
+    rest = rest.replace("AES_128_", "AES128_").replace("AES_256_", "AES256_").replace("_CBC_", "_")
+    if rest.startswith("CHACHA20_POLY1305"):
+        rest = "CHACHA20_POLY1305"
+    return (rest if exchange == "RSA" else f"{exchange}_{rest}").replace("_", "-")
 
 
 def check_files(loaded: LoadedConfig, now: float) -> tuple[Notice, ...]:
@@ -62,3 +100,6 @@ def _files(config: Config) -> Iterator[TlsFiles]:
     for index, collector in enumerate(config.collectors):
         if collector.tls is not None:
             yield collector_files(collector.tls, index)
+    api = api_files(config.api_server)
+    if api is not None and config.api_server.endpoint is not None:
+        yield api

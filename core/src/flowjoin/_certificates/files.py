@@ -23,6 +23,7 @@ class TlsFiles:
     """Where the material is.
 
     Attributes:
+        may_be_nobody: clients without a certificate are let in too.
         path: of the configuration's key, ``collectors[0].tls``.
     """
 
@@ -31,6 +32,7 @@ class TlsFiles:
     client_ca: Path | None
     minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     ciphers: str = ""
+    may_be_nobody: bool = False
     path: str = ""
 
     def error(self, part: Part, problem: str) -> ConfigError:
@@ -90,7 +92,12 @@ def server_tls(files: TlsFiles, material: TlsMaterial, now: float) -> ServerTls:
     """
     try:
         examined: Examined = examine(material, datetime.datetime.fromtimestamp(now, datetime.UTC))
-        context = server_context(material, minimum_version=files.minimum_version, ciphers=files.ciphers)
+        context = server_context(
+            material,
+            minimum_version=files.minimum_version,
+            ciphers=files.ciphers,
+            may_be_nobody=files.may_be_nobody,
+        )
     except MaterialError as exc:
         raise files.error(exc.part, exc.problem) from exc
     except ValueError as exc:

@@ -22,7 +22,11 @@ VERSIONS: Final = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.T
 
 
 def server_context(
-    material: TlsMaterial, *, minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = ""
+    material: TlsMaterial,
+    *,
+    minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+    ciphers: str = "",
+    may_be_nobody: bool = False,
 ) -> ssl.SSLContext:
     """What handshakes are made with.
 
@@ -30,6 +34,7 @@ def server_context(
         material: examined.
         minimum_version: the oldest version that is spoken.
         ciphers: of TLS 1.2, in OpenSSL's words; empty leaves the library's choice.
+        may_be_nobody: let clients in without a certificate too; one that is shown must be good.
 
     Raises:
         MaterialError: OpenSSL does not take it.
@@ -58,7 +63,7 @@ def server_context(
         except (ssl.SSLError, ValueError) as exc:
             raise MaterialError("client_ca", f"is not taken by OpenSSL: {_words(exc)}") from exc
         # In a server OpenSSL asks for a certificate that is good for a client (extended key usage).
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_OPTIONAL if may_be_nobody else ssl.CERT_REQUIRED
     return context
 
 

@@ -1,4 +1,4 @@
-"""``flowjoin get flowrecords|recordmetrics``: what a running flowjoin knows, with the columns of Antrea's antctl."""
+"""``flowjoin get``: what a running flowjoin knows, with the columns of Antrea's antctl, and what it exports."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flowjoin._cli.api_client import NoAnswer, add_server_arguments, ask, read_array, refusal, server_of
+from flowjoin._cli.api_client import (
+    NoAnswer,
+    Server,
+    add_server_arguments,
+    ask,
+    read_array,
+    read_events,
+    refusal,
+    server_of,
+)
 from flowjoin._cli.commands import EXIT_FAILED
 from flowjoin._cli.output import Cell, add_output_argument, write_rows
+from flowjoin._cli.printable import printable
 from flowjoin._cli.top_view import parse_metrics
-from flowjoin._config.endpoint import Endpoint
 
 __all__ = ["add_arguments", "run"]
 
@@ -66,17 +75,24 @@ _PARAMETERS: Final = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    what = parser.add_subparsers(dest="what", metavar="flowrecords|recordmetrics", required=True)
+    what = parser.add_subparsers(dest="what", metavar="flowrecords|flowstream|recordmetrics", required=True)
     records = what.add_parser("flowrecords", help="the flows that are held now", description="The flows held now.")
+    stream = what.add_parser(
+        "flowstream",
+        help="flows as they are exported, a JSON object a line",
+        description="Flows as they are exported, a JSON object a line, until interrupted.",
+    )
     for name, (metavar, help_text) in _PARAMETERS.items():
         kind = _address if metavar == "ADDRESS" else str
-        records.add_argument(f"--{name}", type=kind, metavar=metavar, default="", help=f"only flows {help_text}")
+        for subparser in (records, stream):
+            subparser.add_argument(f"--{name}", type=kind, metavar=metavar, default="", help=f"only flows {help_text}")
     counters = what.add_parser(
         "recordmetrics", help="what was counted", description="Antrea's counters, and those of each exporter."
     )
     counters.add_argument("--exporters", action="store_true", help="only those of each exporter, a row for each")
-    for subparser in (records, counters):
+    for subparser in (records, stream, counters):
         add_server_arguments(subparser)
+    for subparser in (records, counters):
         add_output_argument(subparser)
 
 
@@ -93,12 +109,34 @@ def run(arguments: argparse.Namespace) -> int:
             _print_counters(server, arguments)
         if arguments.exporters or arguments.output == "table":
             _print_exporters(server, arguments)
+    elif arguments.what == "flowstream":
+        _print_stream(server, arguments)
     else:
         _print_flows(server, arguments)
     return 0
 
 
-def _print_flows(server: Endpoint, arguments: argparse.Namespace) -> None:
+def _print_stream(server: Server, arguments: argparse.Namespace) -> None:
+    given = {name: text for name in _PARAMETERS if (text := getattr(arguments, name))}
+    while True:  # the server ends each stream after a quarter of an hour
+        with ask(server, "/flowstream", given, is_stream=True) as answer:
+            if answer.status != 200:
+                raise refusal(answer)
+            for event, data in read_events(answer.pieces()):
+                if event == "dropped":
+                    print(f"flowjoin: this reader is too slow, and lost {_rows_of(data)} flows", file=sys.stderr)
+                else:
+                    print(printable(data), flush=True)
+
+
+def _rows_of(data: str) -> object:
+    try:
+        return json.loads(data)["rows"]
+    except (ValueError, KeyError, TypeError):
+        return "some"
+
+
+def _print_flows(server: Server, arguments: argparse.Namespace) -> None:
     given = {name: text for name in _PARAMETERS if (text := getattr(arguments, name))}
     with ask(server, "/flowrecords", given) as answer:
         if answer.status != 200:
@@ -124,7 +162,7 @@ def _write_array(records: Any) -> None:
     sys.stdout.write("[]\n" if opening == "[" else "]\n")
 
 
-def _print_counters(server: Endpoint, arguments: argparse.Namespace) -> None:
+def _print_counters(server: Server, arguments: argparse.Namespace) -> None:
     with ask(server, "/recordmetrics") as answer:
         if answer.status != 200:
             raise refusal(answer)
@@ -142,7 +180,7 @@ def _print_counters(server: Endpoint, arguments: argparse.Namespace) -> None:
         write_rows(tuple(row), [row], arguments.output)
 
 
-def _print_exporters(server: Endpoint, arguments: argparse.Namespace) -> None:
+def _print_exporters(server: Server, arguments: argparse.Namespace) -> None:
     with ask(server, "/metrics") as answer:
         if answer.status != 200:
             raise refusal(answer)

@@ -15,11 +15,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from flowjoin._cli.api_client import NoAnswer, add_server_arguments, ask, refusal, server_of
+from flowjoin._cli.api_client import NoAnswer, Server, add_server_arguments, ask, refusal, server_of
 from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
 from flowjoin._cli.printable import printable
 from flowjoin._cli.top_view import Reading, TopView, parse_metrics, view_of
-from flowjoin._config.endpoint import Endpoint
 
 __all__ = ["add_arguments", "run"]
 
@@ -73,7 +72,7 @@ def _console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else _UNFOLDED)
 
 
-def _watch(server: Endpoint, before: Reading, interval: float) -> None:
+def _watch(server: Server, before: Reading, interval: float) -> None:
     with Live(console=Console(highlight=False), auto_refresh=False, screen=True) as live:
         while True:
             time.sleep(interval)
@@ -86,7 +85,7 @@ def _watch(server: Endpoint, before: Reading, interval: float) -> None:
             live.update(shown, refresh=True)
 
 
-def _read(server: Endpoint) -> Reading:
+def _read(server: Server) -> Reading:
     with ask(server, "/metrics") as answer:
         if answer.status != 200:
             raise refusal(answer)
@@ -96,7 +95,7 @@ def _read(server: Endpoint) -> Reading:
             raise _no_flowjoin(server) from exc
 
 
-def _health(server: Endpoint) -> dict[str, Any]:
+def _health(server: Server) -> dict[str, Any]:
     with ask(server, "/healthz", {"output": "json"}) as answer:
         try:
             health: dict[str, Any] = json.loads(answer.body())
@@ -105,11 +104,11 @@ def _health(server: Endpoint) -> dict[str, Any]:
     return health
 
 
-def _no_flowjoin(server: Endpoint) -> NoAnswer:
+def _no_flowjoin(server: Server) -> NoAnswer:
     return NoAnswer(f"what answers at {server} is no flowjoin", exit_code=EXIT_FAILED)
 
 
-def _draw(view: TopView, server: Endpoint) -> RenderableType:
+def _draw(view: TopView, server: Server) -> RenderableType:
     rates, flows = view.rates, view.flows
     title = Text.assemble(
         ("flowjoin ", "bold"),

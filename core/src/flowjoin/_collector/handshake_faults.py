@@ -1,16 +1,13 @@
-"""Why a handshake failed, in the words of a closed set; and who the client is when it did not. Pure."""
+"""Why a handshake failed, in the words of a closed set. Pure."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from flowjoin._model.reasons import Reason
 
-__all__ = ["identity_of", "refusal_of"]
-
-_MAX_IDENTITY: Final = 255
+__all__ = ["refusal_of"]
 
 # X509_V_ERR_… of OpenSSL's x509_vfy.h
 _VERIFICATION: Final = {
@@ -48,26 +45,3 @@ def refusal_of(fault: ssl.SSLError) -> Reason:
     if "_ALERT_" in reason:  # TLSV1_ALERT_UNKNOWN_CA, SSLV3_ALERT_BAD_CERTIFICATE: what the client told us
         return Reason.TLS_REFUSED_BY_PEER
     return _REASONS.get(reason, Reason.TLS_HANDSHAKE_FAILED)
-
-
-def identity_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """The name in a verified certificate: its first alternative name (RFC 7011 section 11.3), else the common name.
-
-    Args:
-        certificate: in the ssl module's words, whose values are of many types: hence Any.
-    """
-    if certificate is None:
-        return None
-    for kind in ("DNS", "URI", "IP Address", "email"):
-        for found, name in certificate.get("subjectAltName", ()):
-            if found == kind:
-                return _text(name)
-    for attributes in reversed(certificate.get("subject", ())):
-        for found, name in attributes:
-            if found == "commonName":
-                return _text(name)
-    return None
-
-
-def _text(name: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in name[:_MAX_IDENTITY])

@@ -20,8 +20,8 @@ from typing import Final, Literal
 import trio
 
 from flowjoin._certificates.files import TlsSource
+from flowjoin._certificates.identity import identity_of
 from flowjoin._collector.config import CollectorConfig
-from flowjoin._collector.handshake_faults import identity_of
 from flowjoin._collector.handshakes import Handshakes
 from flowjoin._collector.intake import Intake
 from flowjoin._collector.metrics import CollectorCounters, CollectorStatistics

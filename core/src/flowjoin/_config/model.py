@@ -20,10 +20,11 @@ from flowjoin._model.information_element import (
     InformationElement,
     MergeRule,
 )
-from flowjoin.api._settings import Bounds, Duration, Key, Octets
+from flowjoin.api._settings import Bounds, Duration, Key, Octets, Secret
 
 __all__ = [
     "ApiServer",
+    "ApiServerTls",
     "Checkpoint",
     "Collector",
     "CollectorProtocol",
@@ -218,15 +219,45 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServerTls:
+    """TLS of the HTTP server."""
+
+    certificate: Annotated[Path, "the certificate, then the chain above it, PEM"]
+    key: Annotated[Path, "its private key, PEM, not encrypted"]
+    client_ca: Annotated[
+        Path | None, Key("clientCA"), "authorities, PEM: who shows a certificate of one may read everything"
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServer:
     """The HTTP server."""
 
     api_port: Annotated[int, Bounds(0, 65535), "port on 127.0.0.1, 0 is the default; address wins"] = _API_PORT
     address: Annotated[
-        Endpoint | Literal["none"] | None, "where it listens, on this machine alone; default 127.0.0.1 and apiPort"
+        Endpoint | Literal["none"] | None,
+        "where it listens; others than this machine need tls and authentication; default 127.0.0.1 and apiPort",
     ] = None
-    tls_cipher_suites: Annotated[str, "comma separated names; empty leaves the library's choice"] = ""
-    tls_min_version: Annotated[str, "VersionTLS10 to VersionTLS13; empty leaves the library's choice"] = ""
+    tls: Annotated[
+        ApiServerTls | Literal["selfSigned", "none"], "HTTPS; selfSigned makes a certificate at each start"
+    ] = "none"
+    token: Annotated[Secret | None, "bearer token; who has it may read everything"] = None
+    review_tokens: Annotated[
+        bool, "ask the look-up that provides AccessReview, such as Kubernetes, about every other bearer token"
+    ] = False
+    open_metrics: Annotated[bool, "everybody may read /metrics, as everybody may the health paths"] = False
+    tls_cipher_suites: Annotated[
+        str, "of TLS 1.2, comma separated, by the names of Go or OpenSSL; empty leaves the library's choice"
+    ] = ""
+    tls_min_version: Annotated[
+        str, "VersionTLS12 or VersionTLS13; VersionTLS10, VersionTLS11 and empty are VersionTLS12"
+    ] = ""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether clients must say who they are."""
+        has_client_ca = isinstance(self.tls, ApiServerTls) and self.tls.client_ca is not None
+        return self.token is not None or self.review_tokens or has_client_ca
 
     @property
     def endpoint(self) -> Endpoint | None:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import trio
 
+from flowjoin._api_server.access import AccessConfig
 from flowjoin._api_server.config import ApiServerConfig
 from flowjoin._api_server.figures import Figures
 from flowjoin._api_server.process import open_api_server
-from flowjoin._config.model import ApiServer
+from flowjoin._config.model import ApiServer, ApiServerTls
 from flowjoin._model.errors import BindError
+from flowjoin._pipeline.certificates import open_api_tls
 from flowjoin._pipeline.health import Component, HealthTable
+from flowjoin._pipeline.lookups import Lookups
+from flowjoin.api._cluster import AccessReview
 from flowjoin.api._types import Logger
 
 __all__ = ["serve_api"]
@@ -25,19 +29,38 @@ async def serve_api(
     health: HealthTable,
     log: Logger,
     *,
+    lookups: Lookups | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer until cancelled; has started when it listens, or has failed to for the first time.
 
     Raises:
         BindError: an address that was asked for cannot be had.
-        ConfigError: it is one that others reach.
+        ConfigError: it is one that others reach, or TLS or reviews of tokens cannot be had.
     """
     if settings.endpoint is None:
         task_status.started()
         return
-    config = ApiServerConfig(endpoint=settings.endpoint)
+    access = AccessConfig(
+        token=settings.token,
+        certificates=isinstance(settings.tls, ApiServerTls) and settings.tls.client_ca is not None,
+        review=(lookups or Lookups(())).get(AccessReview) if settings.review_tokens else None,  # type: ignore[type-abstract]  # a protocol's class
+        is_metrics_open=settings.open_metrics,
+    )
     component = health.add("core", "api")
+    async with open_api_tls(settings, health, log) as tls:
+        config = ApiServerConfig(endpoint=settings.endpoint, access=access, tls=tls)
+        await _keep_serving(settings, config, figures, component, log, task_status)
+
+
+async def _keep_serving(
+    settings: ApiServer,
+    config: ApiServerConfig,
+    figures: Figures,
+    component: Component,
+    log: Logger,
+    task_status: trio.TaskStatus[None],
+) -> None:
     try:
         await _serve(config, figures, component, log, task_status)
     except BindError as exc:

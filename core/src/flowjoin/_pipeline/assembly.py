@@ -21,7 +21,7 @@ from flowjoin._pipeline.intake_gate import IntakeGate
 from flowjoin._pipeline.lane import Lane
 from flowjoin._pipeline.lane_maker import LaneMaker
 from flowjoin._pipeline.lookups import Lookups, LookupSlot
-from flowjoin._pipeline.metrics import pipeline_metrics
+from flowjoin._pipeline.metrics import feed_metrics, pipeline_metrics
 from flowjoin._pipeline.outlets import Outlets
 from flowjoin._pipeline.sources import SourceStage
 from flowjoin._pipeline.spool.threads import InThread, in_thread
@@ -207,6 +207,7 @@ class _Assembly:
             gate=gate,
         )
         metrics.watch(lambda: pipeline_metrics(pipeline.books(), health.snapshot(), logs.lost))
+        metrics.watch(lambda: feed_metrics(len(outlets.feeds), outlets.feeds.dropped))
         return pipeline
 
     def _lookups(self, health: HealthTable) -> tuple[LookupSlot, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,20 +11,21 @@ from functools import partial
 import trio
 
 from flowjoin._certificates.authority import Authority, DirectoryStore, open_authority
-from flowjoin._certificates.configured import collector_files
+from flowjoin._certificates.configured import api_ciphers, api_files, api_minimum_version, collector_files
 from flowjoin._certificates.directory import CertificateDirectory
 from flowjoin._certificates.files import TlsSource
 from flowjoin._certificates.process import open_file_tls
 from flowjoin._certificates.profiles import subject_alternative_name
-from flowjoin._config.model import Collector
+from flowjoin._certificates.self_signed import self_signed
+from flowjoin._config.model import ApiServer, Collector
 from flowjoin._model.errors import ConfigError
 from flowjoin._pipeline.assembly import Pipeline
-from flowjoin._pipeline.health import Component
+from flowjoin._pipeline.health import Component, HealthTable
 from flowjoin._pipeline.lookups import Lookups
 from flowjoin.api._cluster import CertificateStore
 from flowjoin.api._types import Logger
 
-__all__ = ["open_collector_tls", "open_own_authority"]
+__all__ = ["open_api_tls", "open_collector_tls", "open_own_authority"]
 
 _NO_PLACE = (
     "tls needs certificates, and there is no state directory to keep our own in; "
@@ -85,6 +87,36 @@ async def open_collector_tls(
         files = collector_files(collector.tls, index)
         async with open_file_tls(files, log=log, report=partial(_tell, component)) as tls:
             yield tls
+
+
+@asynccontextmanager
+async def open_api_tls(settings: ApiServer, health: HealthTable, log: Logger) -> AsyncIterator[TlsSource | None]:
+    """The TLS of the HTTP server; None where it has none.
+
+    Raises:
+        ConfigError: its files or ciphers cannot be used.
+    """
+    files = api_files(settings)
+    if files is not None:
+        component = health.add("core", "api_certificate")
+        async with open_file_tls(files, log=log, report=partial(_tell, component)) as tls:
+            yield tls
+    elif settings.tls == "selfSigned":
+        names = list(dict.fromkeys(["localhost", "127.0.0.1", "::1", *_own_name()]))
+        make = partial(
+            self_signed,
+            names,
+            time.time(),
+            minimum_version=api_minimum_version(settings),
+            ciphers=api_ciphers(settings),
+        )
+        try:
+            made = await trio.to_thread.run_sync(make, abandon_on_cancel=True)
+        except ValueError as exc:
+            raise ConfigError(str(exc), path="apiServer.tlsCipherSuites") from exc
+        yield made
+    else:
+        yield None
 
 
 def _own_name() -> list[str]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal
 
 import trio
 
-from flowjoin._api_server.figures import Compatibility, ComponentState, Phase
+from flowjoin._api_server.figures import Compatibility, ComponentState, LogLevel, Phase
 from flowjoin._config import antrea
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.books import Books
+from flowjoin._pipeline.flow_feeds import FlowFeed
 from flowjoin._telemetry.logs import redacted
 
 __all__ = ["PipelineFigures", "record_metrics"]
@@ -26,6 +28,7 @@ class PipelineFigures:
         self._pipeline = pipeline
         self.compatibility: Compatibility = pipeline.config.compatibility
         self.phase = Phase.STARTING
+        self._told_verbosity: tuple[LogLevel, int] = ("info", 0)
 
     async def while_ready(self, _addresses: Sequence[Endpoint]) -> None:
         """A companion of the pipeline, from which it is known that Messages are taken in."""
@@ -56,6 +59,22 @@ class PipelineFigures:
 
     def scan(self, flow_filter: FlowFilter, cursor: int, limit: int) -> tuple[list[FlowBatch], int | None]:
         return self._pipeline.kernel.scan(flow_filter, cursor, limit)
+
+    def watch(self) -> AbstractContextManager[FlowFeed]:
+        return self._pipeline.outlets.feeds.watch()
+
+    @property
+    def log_level(self) -> tuple[LogLevel, int]:
+        level = self._pipeline.logs.level
+        told, verbosity = self._told_verbosity
+        return level, verbosity if told == level else 4 if level == "debug" else 0
+
+    def set_log_level(self, level: LogLevel, verbosity: int) -> None:
+        before = self._pipeline.logs.level
+        self._told_verbosity = (level, verbosity)
+        self._pipeline.logs.level = level
+        log = self._pipeline.logs.logger(component="core", is_answer=True)
+        log.info("log_level_changed", before=before, now=level)
 
     def count_request(self, path: str, status: int) -> None:
         documentation = "Requests answered by the HTTP API."

@@ -14,7 +14,7 @@ from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.health import ComponentHealth, State
 from flowjoin._telemetry.metrics import counter_family, gauge_family
 
-__all__ = ["pipeline_metrics"]
+__all__ = ["feed_metrics", "pipeline_metrics"]
 
 _GAUGES: Final = {
     "sequence_lost": "Data Records missing now, over all sessions.",
@@ -84,6 +84,12 @@ def pipeline_metrics(books: Books, health: tuple[ComponentHealth, ...], lost_log
     failures = {row.component: float(row.failures) for row in health}
     yield counter_family("component", "failures", "How often a component failed.", failures)
     yield counter_family("telemetry", "lost_lines", "Lines that standard error did not take.", lost_log_lines)
+
+
+def feed_metrics(streams: int, dropped_rows: int) -> Iterator[Metric]:
+    """What those get who watch exported flows over HTTP; in no book."""
+    yield gauge_family("api", "streams", "Clients that watch exported flows.", float(streams))
+    yield counter_family("api", "stream_dropped_rows", "Rows that clients were too slow for.", float(dropped_rows))
 
 
 def _kernel_metrics(kernel: KernelStatistics) -> Iterator[Metric]:

@@ -9,6 +9,7 @@ import trio
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.enrichment import Enrichment
+from flowjoin._pipeline.flow_feeds import FlowFeeds
 from flowjoin._pipeline.lane import Lane
 from flowjoin._pipeline.lane_queue import LaneBooks
 
@@ -20,6 +21,9 @@ class Outlets:
 
     Patience is for two occasions: ``replay``, which loses nothing and so waits for the slowest lane, and the end
     of a run, when whole tables leave at once and lanes that work are given time to take them.
+
+    Attributes:
+        feeds: of those who watch; in no book, because they may come and go.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class Outlets:
         self._patient_until = inf if is_replay else -inf
         self._overflowing = frozenset() if is_replay else frozenset(self._lanes)
         self._rows = 0
+        self.feeds = FlowFeeds()
 
     @property
     def rows(self) -> int:
@@ -116,3 +121,5 @@ class Outlets:
         enriched = self._enrichment.enrich(batch)
         for lane in self._lanes:
             lane.offer(enriched, may_drop=lane in self._overflowing)
+        if self.feeds:
+            self.feeds.offer(enriched)

@@ -24,6 +24,7 @@ from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.figures import PipelineFigures
 from flowjoin._pipeline.kernel_factory import form_of, make_kernel
+from flowjoin._pipeline.lookups import Lookups
 from flowjoin._pipeline.loop_clock import LoopClock
 from flowjoin._pipeline.process import CLOSING_SECONDS, Companion, Outcome, Stop, run_pipeline, watch_signals
 from flowjoin._pipeline.reload import ConfigurationFile, Reloader
@@ -71,8 +72,8 @@ def run_program(
         )
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
-        for name in orphan_spools(directory, {plugin.entry.name for plugin in bound.exporters}):
-            problem = "no exporter has this name; flowjoin spool resend sends it to another"
+        for name in orphan_spools(directory, _with_spool(bound)):
+            problem = "no exporter with a spool has this name; flowjoin spool resend sends it to another"
             log.warning("spool_orphaned", spool=name, problem=problem)
         running: list[Pipeline] = []
         early = EarlySignals()
@@ -113,6 +114,10 @@ def run_program(
         if logs.format == "console":
             _tell_books(outcome.books, logs)
         return outcome.exit_code
+
+
+def _with_spool(bound: BoundConfig) -> set[str]:
+    return {plugin.entry.name for plugin in bound.exporters if plugin.entry.spool != "none"}
 
 
 def _leaves(exc: BaseException) -> Iterator[BaseException]:
@@ -183,7 +188,8 @@ async def _main(
             nursery.start_soon(memory.keep, name="templates")
         figures = PipelineFigures(pipeline)
         log = logs.logger(component="api")
-        await nursery.start(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        serve = partial(serve_api, bound.config.api_server, figures, pipeline.health, log)
+        await nursery.start(partial(serve, lookups=Lookups(pipeline.lookups)))
         if checkpoint is not None:
             await checkpoint.restore()
             nursery.start_soon(checkpoint.keep, name="checkpoint")

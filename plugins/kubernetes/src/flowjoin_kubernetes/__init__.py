@@ -1,6 +1,8 @@
 """Enricher and look-up plugin: what the API server of a cluster knows about addresses and names."""
 
 from flowjoin.api import (
+    AccessReview,
+    CertificateStore,
     ClientCredentialsLookup,
     EnricherType,
     LookupType,
@@ -21,7 +23,15 @@ __all__ = ["KubernetesConfig", "KubernetesLookupConfig", "flowjoin_enricher_type
 @hookimpl
 def flowjoin_lookup_types() -> list[LookupType]:
     """Hand over the type that ``lookups: [{type: kubernetes}]`` stands for."""
-    provides = (PodLookup, NodeLookup, ServiceLookup, ClientCredentialsLookup, Tables)
+    provides = (
+        PodLookup,
+        NodeLookup,
+        ServiceLookup,
+        ClientCredentialsLookup,
+        CertificateStore,
+        AccessReview,
+        Tables,
+    )
     return [
         LookupType(
             "kubernetes", KubernetesLookupConfig, provides, open_lookup, api_version=1, cluster_uuid=cluster_uuid

@@ -6,6 +6,7 @@ the requests themselves are ours (``_http``).
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -14,17 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 import trio
 import yaml
 from kubernetes import config as kubernetes_config
 from kubernetes.client import Configuration
+from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config.config_exception import ConfigException
 
 from flowjoin.api import ConfigError
 from flowjoin_kubernetes._config import KubernetesConfig
-from flowjoin_kubernetes._http import Connection, Endpoint, HttpTrouble, Response, open_connection
+from flowjoin_kubernetes._http import Connection, Endpoint, HttpTrouble, Proxy, Response, open_connection
 
 __all__ = ["Api", "ApiError", "load_api"]
 
@@ -56,7 +58,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """GET requests."""
+    """Requests."""
 
     endpoint: Endpoint
     base_path: str
@@ -70,12 +72,33 @@ class Api:
             HttpTrouble: no answer came.
         """
         target = f"{self.base_path}{path}" + (f"?{urlencode(query)}" if query else "")
+        return await self._succeeded(await connection.get(target, await self._headers()))
+
+    async def send(self, method: str, path: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """Create (POST) or replace (PUT) an object, over a connection for it alone; gives what the server made of it.
+
+        Raises:
+            ApiError: the server refuses.
+            HttpTrouble: no answer came, or none that is an object.
+        """
+        body = json.dumps(manifest).encode()
+        more = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        async with open_connection(self.endpoint) as connection:
+            with trio.move_on_after(_READ_SECONDS):
+                headers = [*await self._headers(), *more]
+                answer = await connection.request(method, f"{self.base_path}{path}", headers, body)
+                return _object(await (await self._succeeded(answer)).read(_STATUS_OCTETS * 4))
+        raise HttpTrouble("the server did not finish its answer")
+
+    async def _headers(self) -> list[tuple[str, str]]:
         headers = [("Accept", "application/json"), ("User-Agent", "flowjoin-kubernetes")]
         authorization = await self._authorization()
         if authorization:
             headers.append(("Authorization", authorization))
-        response = await connection.get(target, headers)
-        if response.status != 200:
+        return headers
+
+    async def _succeeded(self, response: Response) -> Response:
+        if response.status not in (200, 201):
             with trio.move_on_after(_READ_SECONDS):
                 body = await response.read(_STATUS_OCTETS)
                 raise _error(response, body)
@@ -132,13 +155,32 @@ def load_api(config: KubernetesConfig) -> Api:
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ConfigError(f"the kubeconfig's server {configuration.host!r} is no http or https URL", path="kubeconfig")
     is_tls = url.scheme == "https"
+    proxy = None
+    if configuration.proxy and not should_bypass_proxies(configuration.host, configuration.no_proxy or ""):
+        proxy = _proxy(configuration.proxy)
     endpoint = Endpoint(
         host=url.hostname,
         port=url.port or (443 if is_tls else 80),
         server_name=configuration.tls_server_name or url.hostname,
         tls=partial(_tls_context, configuration) if is_tls else None,
+        proxy=proxy,
     )
     return Api(endpoint, url.path.rstrip("/"), configuration)
+
+
+def _proxy(text: str) -> Proxy:
+    """The proxy of a URL.
+
+    Raises:
+        ConfigError: it is none that can be used; the URL, which may hold a password, is not shown.
+    """
+    url = urlsplit(text)
+    if url.scheme != "http" or not url.hostname:
+        problem = f"the proxy to the API server has a {url.scheme or 'broken'} URL; only http proxies can be used"
+        raise ConfigError(problem)
+    user, password = unquote(url.username or ""), unquote(url.password or "")
+    shown = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return Proxy(host=url.hostname, port=url.port or 80, authorization=f"Basic {shown}" if user else "")
 
 
 def _tls_context(configuration: Configuration) -> ssl.SSLContext:

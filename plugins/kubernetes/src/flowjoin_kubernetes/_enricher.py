@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import trio
 
@@ -49,12 +48,12 @@ FILLS: Final = (
 
 _START: Final = "flowStartSeconds"
 _INTER_NODE: Final = 2  # flowType of a flow between Pods on two Nodes
+_UNTIMED: Final = 5  # columns beside the start
 _NO_UID: Final = bytes(16)
 _POLL_SECONDS: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _Given(NamedTuple):
     """What rows of one kind get for one side; empty where nothing is to be said.
 
     Attributes:
@@ -70,6 +69,16 @@ class _Given:
     is_missing: bool = False
 
 
+_ELEMENTS: Final = (
+    ("PodName", "name"),
+    ("PodNamespace", "namespace"),
+    ("NodeName", "node"),
+    ("PodUUID", "pod_uid"),
+    ("NodeUUID", "node_uid"),
+    ("PodLabels", "labels"),
+)
+
+
 class KubernetesEnricher:
     """Over tables that are kept up to date elsewhere."""
 
@@ -77,7 +86,7 @@ class KubernetesEnricher:
         """Count in the context."""
         self._tables = tables
         self._context = context
-        self._without_pod = context.counter("rows_without_pod", "Sides of rows whose address is that of no known Pod.")
+        self._without_pod = context.counter("rows_without_pod", "Sides of flows whose address is that of no known Pod.")
 
     def enrich(self, batch: FlowBatch) -> Mapping[str, Sequence[Value]]:
         columns: dict[str, Sequence[Value]] = {}
@@ -95,37 +104,50 @@ class KubernetesEnricher:
     def _side(self, batch: FlowBatch, side: Side, wants_labels: bool) -> Mapping[str, Sequence[Value]]:
         address = f"{side}IPv{batch.schema.family.value}Address"
         is_plain = batch.schema.origin is FlowOrigin.PLAIN
-        several = batch.map_distinct(address, lambda text: len(self._tables.pods_of(text)) > 1)
+        several = self._addresses_of_several(batch, address)
+        all_timed = self._tables.has_deleted_nodes()
         names = [address, f"{side}PodName", f"{side}PodNamespace", f"{side}NodeName", "flowType"]
-        if any(several.dictionary) or self._tables.has_deleted_nodes():
+        if several or all_timed:
             names.append(_START)
         found: list[_Given] = []
+        numbered: dict[tuple[Any, ...], int] = {}
 
         def look_up(row: tuple[Any, ...]) -> int:
-            text, name, namespace, node, flow_type, *start = row
-            at = float(start[0]) if start else 0.0
-            may_name = is_plain or flow_type == _INTER_NODE
-            found.append(self._given(text, at, name, namespace, node, may_name=may_name, wants_labels=wants_labels))
-            return len(found) - 1
+            known = row if all_timed or row[0] in several else row[:_UNTIMED]  # when a flow began may not matter
+            number = numbered.get(known)
+            if number is None:
+                text, name, namespace, node, flow_type = row[:_UNTIMED]
+                at = float(row[_UNTIMED]) if len(row) > _UNTIMED else 0.0
+                if name or is_plain or flow_type == _INTER_NODE:
+                    given = self._of_pod(text, at, name, namespace, node, wants_labels)
+                    given = given._replace(is_missing=False) if is_plain else given  # it may be any machine's
+                else:
+                    given = _Given(node_uid=self._node_uid(node, at))
+                number = numbered[known] = len(found)
+                found.append(given)
+            return number
 
         numbers = batch.map_distinct(names, look_up)
-        self._count_missing(numbers.tolist(), found, side, address, batch)
-        columns: dict[str, Sequence[Value]] = {
-            f"{side}PodName": numbers.map(lambda number: found[number].name),
-            f"{side}PodNamespace": numbers.map(lambda number: found[number].namespace),
-            f"{side}NodeName": numbers.map(lambda number: found[number].node),
-            f"{side}PodUUID": numbers.map(lambda number: found[number].pod_uid),
-            f"{side}NodeUUID": numbers.map(lambda number: found[number].node_uid),
-        }
-        if wants_labels:
-            columns[f"{side}PodLabels"] = numbers.map(lambda number: found[number].labels)
-        return columns
+        fields = dict(zip(_Given._fields, zip(*found, strict=True), strict=True))
+        if any(fields["is_missing"]):
+            self._count_missing(numbers.tolist(), found, side, address, batch)
+        wanted = _ELEMENTS if wants_labels else _ELEMENTS[:-1]
+        return {f"{side}{what}": numbers.map(fields[field].__getitem__) for what, field in wanted}
 
-    def _given(
-        self, address: str, at: float, name: str, namespace: str, node: str, *, may_name: bool, wants_labels: bool
-    ) -> _Given:
-        if not name and not may_name:
-            return _Given(node_uid=self._node_uid(node, at))
+    def _addresses_of_several(self, batch: FlowBatch, address: str) -> set[str]:
+        """Addresses of the batch that more than one Pod is known to have had."""
+        several: set[str] = set()
+
+        def note(text: str) -> bool:
+            is_several = self._tables.count_pods(text) > 1
+            if is_several:
+                several.add(text)
+            return is_several
+
+        batch.map_distinct(address, note)
+        return several
+
+    def _of_pod(self, address: str, at: float, name: str, namespace: str, node: str, wants_labels: bool) -> _Given:
         pod = self._tables.pod_record(address, at)
         if pod is None:
             return _Given(node_uid=self._node_uid(node, at), is_missing=not name or (wants_labels and bool(namespace)))
@@ -137,15 +159,15 @@ class KubernetesEnricher:
                 node_uid=self._node_uid(node, at),
                 labels=pod.labels if wants_labels and is_named else "",
             )
-        return self._whole(pod, at, wants_labels)
+        return self._whole(pod, node, at, wants_labels)
 
-    def _whole(self, pod: PodRecord, at: float, wants_labels: bool) -> _Given:
+    def _whole(self, pod: PodRecord, node: str, at: float, wants_labels: bool) -> _Given:
         return _Given(
             name=pod.name,
             namespace=pod.namespace,
             node=pod.node,
             pod_uid=uid_octets(pod.uid),
-            node_uid=self._node_uid(pod.node, at),
+            node_uid=self._node_uid(node or pod.node, at),
             labels=pod.labels if wants_labels else "",
         )
 
@@ -153,11 +175,9 @@ class KubernetesEnricher:
         self, numbers: Sequence[Value], found: Sequence[_Given], side: Side, address: str, batch: FlowBatch
     ) -> None:
         missing = {number for number, given in enumerate(found) if given.is_missing}
-        if missing:
-            rows = [row for row, number in enumerate(numbers) if number in missing]
-            self._without_pod.inc(len(rows))
-            example = batch.column(address)[rows[0]]
-            self._context.log.warning("pod_not_found", side=side, rows=len(rows), address=example)
+        rows = [row for row, number in enumerate(numbers) if number in missing]
+        self._without_pod.inc(len(rows))
+        self._context.log.warning("pod_not_found", side=side, rows=len(rows), address=batch.column(address)[rows[0]])
 
     def _by_name(self, batch: FlowBatch, name: str, uid: Callable[[str, float], bytes]) -> Sequence[Value]:
         return batch.map_distinct((name, _START), lambda row: uid(row[0], float(row[1])))

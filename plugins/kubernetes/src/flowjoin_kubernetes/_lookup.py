@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
 
 from flowjoin.api import ClientCredentials, Node, PluginContext, Pod, Service, ServicePort
+from flowjoin_kubernetes._access import ClusterAccess
+from flowjoin_kubernetes._certificates import ClusterCertificates
 from flowjoin_kubernetes._client import Api, load_api
 from flowjoin_kubernetes._config import KubernetesLookupConfig
 from flowjoin_kubernetes._credentials import read_credentials
@@ -18,14 +21,15 @@ from flowjoin_kubernetes._tables import ClusterTables, open_tables
 __all__ = ["KubernetesLookup", "open_lookup"]
 
 
-class KubernetesLookup:
+class KubernetesLookup(ClusterCertificates, ClusterAccess):
     """One cluster's answers."""
 
     def __init__(self, tables: ClusterTables, api: Api, namespace: str) -> None:
         """Over tables that are kept up to date elsewhere."""
+        # Our certificates are in the namespace we run in; those of an aggregator that we send to, in its own.
+        ClusterCertificates.__init__(self, api, os.environ.get("POD_NAMESPACE") or namespace)
         self._tables = tables
-        self._api = api
-        self._namespace = namespace
+        self._credentials_namespace = namespace
 
     def pod(self, address: str, at: float | None = None) -> Pod | None:
         record = self._tables.pod_record(address, at)
@@ -54,10 +58,10 @@ class KubernetesLookup:
         return None if record is None else _service(record)
 
     async def client_credentials(self) -> ClientCredentials:
-        return await read_credentials(self._api, self._namespace)
+        return await read_credentials(self._api, self._credentials_namespace)
 
-    def pods_of(self, address: str) -> Sequence[PodRecord]:
-        return self._tables.pods_of(address)
+    def count_pods(self, address: str) -> int:
+        return self._tables.count_pods(address)
 
     def pod_record(self, address: str, at: float | None) -> PodRecord | None:
         return self._tables.pod_record(address, at)
