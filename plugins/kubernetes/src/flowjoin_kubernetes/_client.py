@@ -27,6 +27,7 @@ from kubernetes.config.config_exception import ConfigException
 from flowjoin.api import ConfigError
 from flowjoin_kubernetes._config import KubernetesConfig
 from flowjoin_kubernetes._http import Connection, Endpoint, HttpTrouble, Proxy, Response, open_connection
+from flowjoin_kubernetes._threads import in_thread
 
 __all__ = ["Api", "ApiError", "load_api"]
 
@@ -126,7 +127,7 @@ class Api:
         """
         ask = partial(self.configuration.get_api_key_with_prefix, "BearerToken", alias="authorization")
         try:
-            return (await trio.to_thread.run_sync(ask, abandon_on_cancel=True) or "").strip()
+            return (await in_thread(ask) or "").strip()
         except (ConfigException, OSError, ValueError) as exc:
             raise HttpTrouble(f"no credentials: {exc}") from exc
 

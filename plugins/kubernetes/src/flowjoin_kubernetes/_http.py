@@ -16,6 +16,8 @@ from typing import Final
 import h11
 import trio
 
+from flowjoin_kubernetes._threads import in_thread
+
 __all__ = ["Connection", "Endpoint", "HttpTrouble", "Proxy", "Response", "open_connection"]
 
 CONNECT_SECONDS: Final = 10.0
@@ -188,7 +190,7 @@ async def open_connection(endpoint: Endpoint) -> AsyncIterator[Connection]:
                 if endpoint.proxy is not None:
                     await _pass_through(stream, endpoint.authority, endpoint.proxy)
                 if endpoint.tls is not None:
-                    context = await trio.to_thread.run_sync(endpoint.tls, abandon_on_cancel=True)
+                    context = await in_thread(endpoint.tls)
                     tls = trio.SSLStream(stream, context, server_hostname=endpoint.server_name, https_compatible=True)
                     stream = tls
                     await tls.do_handshake()

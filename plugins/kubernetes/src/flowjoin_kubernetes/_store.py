@@ -58,6 +58,11 @@ class TimedStore(Generic[RecordT]):
         return len(self._deleted)
 
     @property
+    def has_shared_keys(self) -> bool:
+        """Whether there is a key of which the time matters."""
+        return bool(self._several)
+
+    @property
     def keys(self) -> int:
         """How many keys lead to records."""
         return len(self._only) + len(self._several)
@@ -127,7 +132,10 @@ class TimedStore(Generic[RecordT]):
         if only is not None:
             row = self._rows[only]
             return self._make(row) if at is not None or row[_DELETED] == inf else None
-        rows = [self._rows[uid] for uid in self._several.get(key, ())]
+        uids = self._several.get(key)
+        if uids is None:
+            return None
+        rows = [self._rows[uid] for uid in uids]
         if at is None:
             rows = [row for row in rows if row[_DELETED] == inf]
         else:

@@ -44,8 +44,8 @@ class Tables(Protocol):
         """The Node of that name then."""
         ...
 
-    def has_deleted_nodes(self) -> bool:
-        """Whether a Node's name may have meant two Nodes lately."""
+    def shared(self) -> tuple[bool, bool, bool]:
+        """Whether there are addresses of several Pods, names of several Nodes, names of several Services."""
         ...
 
     def service_record(self, namespace: str, name: str, at: float | None) -> ServiceRecord | None:
@@ -122,8 +122,8 @@ class ClusterTables:
     def node_record(self, name: str, at: float | None) -> NodeRecord | None:
         return self.nodes.find(("name", name), at)
 
-    def has_deleted_nodes(self) -> bool:
-        return self.nodes.deleted_held > 0
+    def shared(self) -> tuple[bool, bool, bool]:
+        return self.pods.has_shared_keys, self.nodes.has_shared_keys, self.services.has_shared_keys
 
     def node_at(self, address: str, at: float | None) -> NodeRecord | None:
         """The Node that had the address then."""
