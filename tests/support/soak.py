@@ -79,7 +79,7 @@ class Total:
 
     Attributes:
         appended: rows that the spool named as a batch.
-        repeated: of those, rows like an earlier one; the table exports such rows, so that every lane has them.
+        repeated: of those, rows like an earlier one of the lane.
         unbatched: rows that were in the spool and never became part of a batch.
         found: in the destination, each as often as it is there.
         dead: letters.
