@@ -65,6 +65,7 @@ class Server:
         self._scheme = scheme
         self.ca = ca
         self.port = free_ports(1)[0]
+        self.patience = _PATIENCE
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -83,7 +84,7 @@ class Server:
             self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
         )
         client = client_of(self.url, ca=self.ca)
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + self.patience
         while True:
             try:
                 client.list_buckets()

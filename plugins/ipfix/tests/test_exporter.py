@@ -208,6 +208,23 @@ async def test_a_name_with_two_addresses_is_tried_at_both(start: Start, monkeypa
     assert ports(collector) == numbers(0, 1)
 
 
+async def test_a_connection_of_a_port_to_itself_is_no_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    with trio.socket.socket() as port:
+        await port.bind(("127.0.0.1", 0))
+        host, number = port.getsockname()
+
+        async def chosen_by_the_system(*_: object) -> trio.SocketStream:
+            await port.connect((host, number))
+            return trio.SocketStream(port)
+
+        monkeypatch.setattr(trio, "open_tcp_stream", chosen_by_the_system)
+        async with opened(IpfixConfig(address=f"{host}:{number}")) as exporter:
+            with pytest.raises(
+                RetryableExportError, match=f": cannot connect to {host}:{number}: nobody listens there$"
+            ):
+                await exporter.export(numbered_flows(1))
+
+
 async def test_a_collector_that_is_away_is_told_in_the_systems_words() -> None:
     with socket.socket() as bound:  # and nobody listens on it
         bound.bind(("127.0.0.1", 0))

@@ -24,6 +24,7 @@ from flowjoin._pipeline.process import Companion
 from flowjoin._pipeline.program import run_program
 from flowjoin._pipeline.reload import ConfigurationFile
 from flowjoin._plugins.loader import load_plugins
+from flowjoin._telemetry.library_lines import libraries_told
 from flowjoin._telemetry.logs import Logs
 from flowjoin.wire.registry import default_registry
 
@@ -89,7 +90,8 @@ def _run(
             bind=partial(_bind, path=path),
             set_log=lambda log: logs.change(log.level, log_format(log)),
         )
-    return run_program(bound, environment=os.environ, logs=logs, companions=companions, file=file)
+    with libraries_told(logs):
+        return run_program(bound, environment=os.environ, logs=logs, companions=companions, file=file)
 
 
 def _bind(octets: bytes, *, path: str) -> tuple[BoundConfig, tuple[str, ...]]:

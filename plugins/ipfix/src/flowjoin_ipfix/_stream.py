@@ -183,6 +183,10 @@ async def connect_stream(
     except (OSError, UnicodeError) as exc:  # a resolver's own idea of what a name is
         raise ConnectionLost(f"cannot connect to {address}: {cause_of(exc)}") from exc
     try:
+        if raw.socket.getsockname() == raw.socket.getpeername():
+            # Nobody listens at a port of this machine, and the system chose it for ours: TCP connects it to itself
+            # (RFC 9293 section 3.5, simultaneous open), and would acknowledge every row.
+            raise ConnectionLost(f"cannot connect to {address}: nobody listens there")
         _keep_alive(raw)
         if context is None:
             connection = StreamConnection(raw, raw, send_timeout=send_timeout)

@@ -1,0 +1,423 @@
+"""The soak: generator, flowjoin, all four destinations at once; each is taken away at random, flowjoin is killed.
+
+    FLOWJOIN_SOAK_SECONDS=600 FLOWJOIN_SOAK_RATE=0 python tests/support/soak.py
+
+What any lane's spool ever named in an index is kept, and compared with what its destination has in the end. A row is
+told by its addresses, ports, times and counts; rows that have all of them in common must be there as often as they
+were appended.
+
+Environment: ``FLOWJOIN_SOAK_SECONDS`` of traffic, ``FLOWJOIN_SOAK_RATE`` records a second (0: as fast as it goes),
+``FLOWJOIN_SOAK_KILLS`` of flowjoin, ``FLOWJOIN_SOAK_GAP`` seconds between two kills of a destination on average,
+``FLOWJOIN_SOAK_SEED``, ``FLOWJOIN_SOAK_KEEP`` a directory to work in that stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from soak_destinations import (
+    ADDRESSES,
+    DESTINATIONS,
+    ENVIRONMENT,
+    NUMBERS,
+    PATIENCE,
+    Destination,
+    HeldPort,
+    Ipfix,
+    identity,
+    wait_until,
+)
+
+from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS
+from flowjoin._pipeline.spool.disk import Disk
+from flowjoin._pipeline.spool.index import Piece
+from flowjoin._pipeline.spool.segments import list_segments, load_index, read_batch
+from flowjoin.wire.registry import default_registry
+
+_PROGRAM = Path(__file__).with_name("kept_flowjoin.py")
+_FLOWS_AT_ONCE = 20_000  # of one run of the generator
+_LONGEST_ABSENCE = 4.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Of one soak."""
+
+    seconds: float = 15.0
+    rate: float = 300.0
+    kills: int = 1
+    gap: float = 8.0
+    seed: int = 7
+
+    @classmethod
+    def from_environment(cls) -> Settings:
+        given = {
+            name: kind(os.environ[f"FLOWJOIN_SOAK_{name.upper()}"])
+            for name, kind in (("seconds", float), ("rate", float), ("kills", int), ("gap", float), ("seed", int))
+            if f"FLOWJOIN_SOAK_{name.upper()}" in os.environ
+        }
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """What became of a lane's rows.
+
+    Attributes:
+        appended: rows that the spool named as a batch.
+        repeated: of those, rows like an earlier one of the lane.
+        unbatched: rows that were in the spool and never became part of a batch.
+        found: in the destination, each as often as it is there.
+        dead: letters.
+        doubled: in the destination once too often.
+        foreign: in the destination, but never in the spool.
+    """
+
+    name: str
+    appended: int
+    repeated: int
+    unbatched: int
+    found: int
+    dead: int
+    lost: int
+    doubled: int
+    foreign: int
+    kills: int
+
+
+@dataclass(slots=True)
+class Flowjoin:
+    """One life after the other on the same state directory."""
+
+    directory: Path
+    config: Path
+    lives: int = 0
+    kills: int = 0
+    dropped: int = 0
+    _process: subprocess.Popen[bytes] | None = None
+    _api: str = ""
+    addresses: list[str] = field(default_factory=list)
+
+    @property
+    def _said(self) -> Path:
+        return self.directory / f"flowjoin-{self.lives}.log"
+
+    def start(self) -> None:
+        self.lives += 1
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, str(_PROGRAM), "run", "-c", str(self.config)],
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                env={**os.environ, **ENVIRONMENT},
+            )
+        wait_until(lambda: self._event("ready") is not None and self._event("api_ready") is not None, "flowjoin starts")
+        self._api = str((self._event("api_ready") or {})["addresses"][0])
+        self.addresses = [address.rpartition("/")[2] for address in (self._event("ready") or {})["addresses"]]
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def end(self) -> int:
+        """SIGTERM; gives the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        code = self._process.wait(PATIENCE)
+        self._process = None
+        return code
+
+    def metrics(self) -> dict[str, float]:
+        """Its figures."""
+        with urllib.request.urlopen(f"http://{self._api}/metrics", timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+        lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
+
+    def is_idle(self) -> bool:
+        figures = self.metrics()
+        return not _sum_of(figures, "flowjoin_lane_held_rows") and not _sum_of(figures, "flowjoin_kernel_flows_held")
+
+    def _event(self, event: str) -> dict[str, list[str]] | None:
+        assert self._process is not None
+        text = self._said.read_text()
+        assert self._process.poll() is None, text[-3000:]
+        for line in text.splitlines(keepends=True):
+            if line.startswith("{") and line.endswith("\n"):
+                facts: dict[str, list[str]] = json.loads(line)
+                if facts["event"] == event:  # type: ignore[comparison-overlap]
+                    return facts
+        return None
+
+
+class Soak:
+    """All of it, on one directory."""
+
+    def __init__(self, directory: Path, settings: Settings) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._state = directory / "state"
+        self._state.mkdir()
+        self.destinations: list[Destination] = [kind(directory) for kind in DESTINATIONS]
+        self.flowjoin = Flowjoin(directory, directory / "flowjoin.yaml")
+        self._listening = HeldPort()
+        self._stop = threading.Event()
+        self._stop_traffic = threading.Event()
+        self._problems: list[BaseException] = []
+        # Held while a destination is away that does not bear a kill of flowjoin, and by the one who kills it.
+        self._turns = {each.name: threading.Lock() for each in self.destinations if not each.bears_kills}
+
+    def run(self) -> list[Total]:
+        """Everything, to the comparison."""
+        try:
+            for each in self.destinations:
+                each.start()
+            self._configure()
+            self.flowjoin.start()
+            self._disturb()
+            self._say("the dust settles")
+            wait_until(self.flowjoin.is_idle, "all rows are delivered", patience=PATIENCE + self._settings.seconds)
+            self._count_dropped()
+            assert self.flowjoin.end() == 0
+            left = [path for path in (self._state / "spool").rglob("*.ipfix") if path.parent.name != DEAD_LETTERS]
+            assert not left, left
+            return [self._compared(each) for each in self.destinations]
+        finally:
+            self._stop.set()
+            self._stop_traffic.set()
+            self.flowjoin.kill()
+            for each in self.destinations:
+                each.stop()
+            self._listening.close()
+
+    def _configure(self) -> None:
+        spool = "spool: {maxSize: 32GiB}"
+        exporters = "\n".join(f"  - {each.config()[:-1]}, {spool}}}" for each in self.destinations)
+        self.flowjoin.config.write_text(
+            f"stateDirectory: {self._state}\n"
+            f"shutdownGracePeriod: {PATIENCE / 2:.0f}s\n"
+            "activeFlowRecordTimeout: 1s\n"
+            "inactiveFlowRecordTimeout: 2s\n"
+            f"collectors: [{{protocol: tcp, address: '127.0.0.1:{self._listening.number}'}}]\n"
+            "apiServer: {address: '127.0.0.1:0'}\n"
+            f"exporters:\n{exporters}\n",
+            encoding="utf-8",
+        )
+
+    def _disturb(self) -> None:
+        """Traffic, with everybody's kills, for so long; everything is up in the end."""
+        disturbers = [
+            threading.Thread(target=self._guarded, args=(self._take_away, each)) for each in self.destinations
+        ]
+        traffic = threading.Thread(target=self._guarded, args=(self._traffic,))
+        traffic.start()
+        for each in disturbers:
+            each.start()
+        choose = Random(self._settings.seed)  # the seed gives the moments, as far as the machine keeps them
+        began = time.monotonic()
+        share = self._settings.seconds / (self._settings.kills + 1)
+        try:
+            for number in range(self._settings.kills):
+                self._pause(began + (number + choose.uniform(0.6, 1.4)) * share, self._stop)
+                self._kill_flowjoin(choose.uniform(0, _LONGEST_ABSENCE / 2))
+            self._pause(began + self._settings.seconds, self._stop)
+        finally:
+            self._stop.set()
+            for each in disturbers:
+                each.join()
+            self._stop_traffic.set()
+            traffic.join()
+        if self._problems:
+            raise self._problems[0]
+
+    @staticmethod
+    def _pause(until: float, stop: threading.Event) -> None:
+        stop.wait(max(0.0, until - time.monotonic()))
+
+    def _guarded(self, work: object, *arguments: object) -> None:
+        try:
+            work(*arguments)  # type: ignore[operator]
+        except BaseException as exc:
+            self._problems.append(exc)
+            self._stop.set()
+            self._stop_traffic.set()
+
+    def _traffic(self) -> None:
+        """Generators, one after the other; one ends when flowjoin is killed."""
+        number = 0
+        while not self._stop_traffic.is_set():
+            number += 1
+            command = [
+                sys.executable,
+                "-m",
+                "flowjoin",
+                "generate",
+                "--to",
+                f"tcp://127.0.0.1:{self._listening.number}",
+            ]
+            command += ["--flows", str(_FLOWS_AT_ONCE), "--rate", f"{self._settings.rate:g}", "--seed", str(number)]
+            command += ["--records-per-message", "8", "--updates", "1", "--output", "json"]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as generator:
+                while generator.poll() is None and not self._stop_traffic.wait(0.1):
+                    pass
+                generator.kill()
+            self._stop_traffic.wait(0.1)
+
+    def _take_away(self, destination: Destination) -> None:
+        choose = Random(f"{self._settings.seed} {destination.name}")
+        while True:
+            self._stop.wait(self._settings.gap * choose.uniform(0.2, 1.8))
+            with ExitStack() as stack:
+                if not destination.bears_kills:
+                    stack.enter_context(self._turns[destination.name])
+                connections = self._ipfix("connections") if isinstance(destination, Ipfix) else None
+                self._say(f"{destination.name} goes")
+                destination.take_away()
+                time.sleep(
+                    choose.choice([0.1, 1.0]) * choose.uniform(0, _LONGEST_ABSENCE)
+                )  # the moment is what is tested
+                destination.start()
+                self._say(f"{destination.name} is back")
+                if connections is not None:
+                    self._wait_sent_again(connections)
+            if self._stop.is_set():
+                return
+
+    def _wait_sent_again(self, connections: float) -> None:
+        """Until the IPFIX exporter has sent on another connection what it owed: then come rows it had not sent yet."""
+        wait_until(lambda: self._ipfix("connections") > connections, "another connection")
+        sent = self._newly_sent()
+        wait_until(lambda: self._newly_sent() > sent, "rows behind those that are sent again")
+
+    def _newly_sent(self) -> float:
+        figures = self.flowjoin.metrics()
+        return _sum_of(figures, "flowjoin_ipfix_rows_delivered_total") - _sum_of(
+            figures, "flowjoin_ipfix_rows_resent_total"
+        )
+
+    def _ipfix(self, name: str) -> float:
+        return _sum_of(self.flowjoin.metrics(), f"flowjoin_ipfix_{name}_total")
+
+    def _kill_flowjoin(self, pause: float) -> None:
+        collector = next(each for each in self.destinations if isinstance(each, Ipfix))
+        with ExitStack() as stack:
+            for turn in self._turns.values():
+                stack.enter_context(turn)
+            self._count_dropped()
+            earlier = collector.unfinished()
+            self._say("flowjoin is killed")
+            self.flowjoin.kill()
+            self.flowjoin.kills += 1
+            time.sleep(pause)
+            self.flowjoin.start()
+            self._say("flowjoin is back")
+            wait_until(lambda: not earlier & collector.unfinished(), "the collector reads what a killed flowjoin sent")
+
+    def _count_dropped(self) -> None:
+        self.flowjoin.dropped += int(_sum_of(self.flowjoin.metrics(), "flowjoin_lane_dropped_rows_total"))
+
+    def _compared(self, destination: Destination) -> Total:
+        appended, loose, dead = self._spooled(destination.name)
+        found = Counter(destination.rows())
+        unbatched = sum(1 for row in loose if row not in appended)
+        missing = appended - found - dead
+        return Total(
+            name=destination.name,
+            appended=appended.total(),
+            repeated=appended.total() - len(appended),
+            unbatched=unbatched,
+            found=found.total(),
+            dead=dead.total(),
+            lost=missing.total(),
+            doubled=sum(count - appended[row] for row, count in found.items() if 0 < appended[row] < count),
+            foreign=sum(count for row, count in found.items() if row not in appended),
+            kills=destination.kills,
+        )
+
+    def _spooled(self, lane: str) -> tuple[Counter[int], set[int], Counter[int]]:
+        """Rows of a lane's batches, rows that were in no batch when the process ended, dead letters."""
+        disk, registry = Disk(), default_registry()
+        batches: dict[tuple[int, int], int] = {}
+        rows: Counter[int] = Counter()
+        loose: set[int] = set()
+        dead: Counter[int] = Counter()
+        for place in (
+            self._state / "kept" / lane,
+            self._state / "spool" / lane,
+            self._state / "spool" / lane / DEAD_LETTERS,
+        ):
+            for files in list_segments(disk, place) if place.is_dir() else ():
+                index = load_index(disk, files, registry)
+                assert not index.damaged_lines, files
+                for batch in index.batches:
+                    told = [
+                        row for piece in batch.pieces for row in _rows(read_batch(disk, files, [piece], index.schemas))
+                    ]
+                    assert len(told) == batch.rows, (files, batch)
+                    if place.name == DEAD_LETTERS:
+                        dead.update(told)
+                    elif batches.setdefault((batch.epoch, batch.sequence), hash(tuple(told))) == hash(tuple(told)):
+                        rows.update(told)
+                    else:
+                        raise AssertionError(f"two batches are called {batch.epoch}/{batch.sequence}")
+                open_pieces: list[Piece] = [piece for group in index.open_groups.values() for piece in group]
+                for piece in open_pieces:
+                    loose.update(_rows(read_batch(disk, files, [piece], index.schemas)))
+        return rows, loose, dead
+
+    def _say(self, what: str) -> None:
+        with (self._directory / "events.log").open("a") as out:
+            out.write(f"{time.strftime('%H:%M:%S')} {what}\n")
+
+
+def _rows(batch: FlowBatch) -> Iterator[int]:
+    """Identities of a batch's rows."""
+    addresses = [batch.address_text(name.removesuffix("IP")) for name in ADDRESSES]
+    return map(identity, zip(*addresses, *(batch.column(name) for name in NUMBERS), strict=True))
+
+
+def _sum_of(figures: dict[str, float], name: str) -> float:
+    """Over its labels."""
+    return sum(value for key, value in figures.items() if key.partition("{")[0] == name)
+
+
+def table(totals: list[Total], flowjoin: Flowjoin) -> str:
+    """For people."""
+    names = ("appended", "found", "dead", "lost", "doubled", "kills")
+    lines = ["destination  " + "".join(f"{name:>12}" for name in names)]
+    lines += [f"{each.name:<13}" + "".join(f"{getattr(each, name):>12,}" for name in names) for each in totals]
+    lines += [f"flowjoin: {flowjoin.kills} kills, {flowjoin.dropped} rows dropped for want of room"]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run it as the environment says; gives the exit code."""
+    settings = Settings.from_environment()
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(os.environ.get("FLOWJOIN_SOAK_KEEP", made))
+        soak = Soak(directory, settings)
+        totals = soak.run()
+    print(settings, f"load {os.getloadavg()[0]:.1f}")
+    print(table(totals, soak.flowjoin))
+    return any(each.lost or each.foreign or each.unbatched for each in totals)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

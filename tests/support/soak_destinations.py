@@ -1,0 +1,316 @@
+"""Where the soak's rows go: four destinations that can be taken away and given back, and that tell what they have."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from clickhouse_process import ClickHouseProcess
+from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, weed
+
+from flowjoin._model.transport_session import TransportSession
+from flowjoin.wire import NEED_DATA, DataSetReceived, Decoder, MessageFramer, default_registry, text_of
+
+PATIENCE = 300.0  # seconds for whatever must happen in the end
+_COLLECTOR = Path(__file__).with_name("killed_collector.py")
+
+ADDRESSES = ("sourceIP", "destinationIP")
+NUMBERS = (
+    "sourceTransportPort",
+    "destinationTransportPort",
+    "protocolIdentifier",
+    "flowStartSeconds",
+    "flowEndSeconds",
+    "octetTotalCount",
+    "packetTotalCount",
+    "octetDeltaCount",
+    "reverseOctetTotalCount",
+    "reverseOctetDeltaCount",
+)
+COLUMNS = (*ADDRESSES, *NUMBERS)
+
+
+def identity(values: Iterable[object]) -> int:
+    """Of a row, by its COLUMNS; the same in one process only."""
+    return hash(",".join(map(str, values)))
+
+
+def wait_until(is_so: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
+    """Look again until it is so."""
+    deadline = time.monotonic() + patience
+    while not is_so():
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.05)
+
+
+class HeldPort:
+    """A port that nobody else gets while the one who listens there is away: bound, and never listened to."""
+
+    def __init__(self, port: int = 0) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", port))
+        self.number: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Destination:
+    """One of the four.
+
+    Attributes:
+        name: of the lane.
+        promises_once: whether a row may be there only once.
+        kills: how often it was taken away.
+    """
+
+    name: ClassVar[str]
+    promises_once: ClassVar[bool] = True
+    bears_kills: ClassVar[bool] = True  # of flowjoin, while it is away
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / self.name
+        self.directory.mkdir()
+        self.kills = 0
+
+    def start(self) -> None:
+        """Returns when it takes rows."""
+
+    def take_away(self) -> None:
+        """Without a word."""
+
+    def stop(self) -> None:
+        self.take_away()
+
+    def config(self) -> str:
+        """The exporter's entry."""
+        raise NotImplementedError
+
+    def rows(self) -> Iterator[int]:
+        """Identities of all rows there."""
+        raise NotImplementedError
+
+
+class Log(Destination):
+    """A file, rotated as it grows; when it is taken away it is moved, and a directory takes its name."""
+
+    name = "log"
+    bears_kills = False  # a directory in the file's place is refused at start
+
+    @property
+    def _path(self) -> Path:
+        return self.directory / "flows.csv"
+
+    def start(self) -> None:
+        if self._path.is_dir():
+            self._path.rmdir()
+
+    def take_away(self) -> None:
+        self.kills += 1
+        for number in itertools.count():
+            with suppress(FileNotFoundError):  # in the middle of a rotation
+                self._path.rename(self.directory / f"moved-{self.kills}-{number}.csv")
+            with suppress(FileExistsError):  # made anew meanwhile
+                self._path.mkdir()
+                return
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def config(self) -> str:
+        return (
+            f"{{type: log, name: log, path: '{self._path}', header: true, prettyPrint: false, maxSize: 4, "
+            f"maxBackups: 0, elements: [{', '.join(NUMBERS)}]}}"
+        )
+
+    def rows(self) -> Iterator[int]:
+        for path in sorted(self.directory.iterdir()):
+            with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as lines:
+                yield from _rows_of_csv(lines)
+
+
+class Ipfix(Destination):
+    """A collector over TCP that writes down what it reads."""
+
+    name = "ipfix"
+    promises_once = False
+    # What its system took and it did not read comes again from flowjoin's memory: both must not go at once.
+    bears_kills = False
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._held = HeldPort()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-S", str(_COLLECTOR), str(self._held.number), str(self.directory), f"{self.kills:05d}"],
+            stdout=subprocess.PIPE,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline(), "the collector did not start"
+
+    def take_away(self) -> None:
+        self.kills += 1
+        self._end()
+
+    def stop(self) -> None:
+        self._end()
+        self._held.close()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    def unfinished(self) -> set[str]:
+        """Connections that it has not read to the end."""
+        assert self._process is not None
+        folder = Path(f"/proc/{self._process.pid}/fd")
+        names = set()
+        for each in folder.iterdir():
+            try:
+                names.add(os.readlink(each))  # noqa: PTH115 - the name alone is wanted
+            except FileNotFoundError:
+                continue  # closed meanwhile
+        return {name for name in names if name.endswith(".ipfix")}
+
+    def config(self) -> str:
+        return f"{{type: ipfix, name: ipfix, address: '127.0.0.1:{self._held.number}'}}"
+
+    def rows(self) -> Iterator[int]:
+        positions: dict[int, list[int]] = {}
+        for serial, path in enumerate(sorted(self.directory.iterdir())):
+            framer, decoder = MessageFramer(), Decoder(default_registry())
+            session = TransportSession(protocol="tcp", serial=serial)
+            positions.clear()
+            with path.open("rb") as octets:
+                while data := octets.read(1_000_000):
+                    framer.receive_data(data)
+                    while (message := framer.next_message()) is not NEED_DATA:
+                        for event in decoder.receive_message(bytes(message), session, 0.0):
+                            if isinstance(event, DataSetReceived):
+                                yield from _rows_of_set(event, positions)
+
+
+class ClickHouse(Destination):
+    """ClickHouse's engine behind its HTTP interface, in a process of its own."""
+
+    name = "clickhouse"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._held = HeldPort()
+        self._server = ClickHouseProcess(self.directory)
+        self._server.port = self._held.number
+
+    def start(self) -> None:
+        self._server.start()
+
+    def take_away(self) -> None:
+        self.kills += 1
+        self._server.kill()
+
+    def stop(self) -> None:
+        if self._server.is_running:
+            self._server.kill()
+        self._held.close()
+
+    def config(self) -> str:
+        return (
+            f"{{type: clickhouse, name: clickhouse, databaseURL: '{self._server.url}', createSchema: true, "
+            "commitInterval: 1s}"
+        )
+
+    def rows(self) -> Iterator[int]:
+        wanted = ", ".join(f"toUInt32({name})" if name.startswith("flow") else name for name in COLUMNS)
+        slots = self._server.query("SELECT DISTINCT intDiv(toUInt32(flowEndSeconds), 10) FROM flows")
+        for (slot,) in slots:  # not all in one answer
+            chosen = f"SELECT {wanted} FROM flows WHERE intDiv(toUInt32(flowEndSeconds), 10) = {slot}"
+            yield from map(identity, self._server.query(chosen))
+
+
+class S3(Destination):
+    """SeaweedFS."""
+
+    name = "s3"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._server = weed(self.directory)
+        self._server.patience = PATIENCE
+        ports = [argument.rpartition("=")[2] for argument in self._server.command if ".port" in argument]
+        self._held = [HeldPort(int(port)) for port in ports]
+        self._has_bucket = False
+
+    def start(self) -> None:
+        self._server.start()
+        if not self._has_bucket:
+            with closing(self._server.client()) as client:
+                client.create_bucket(Bucket=BUCKET)
+            self._has_bucket = True
+
+    def take_away(self) -> None:
+        self.kills += 1
+        self._server.kill()
+
+    def stop(self) -> None:
+        self._server.kill()
+        for each in self._held:
+            each.close()
+
+    def config(self) -> str:
+        return (
+            f"{{type: s3, name: s3, bucketName: {BUCKET}, endpointURL: '{self._server.url}', uploadInterval: 1s, "
+            "header: true, accessKeyID: {env: SOAK_KEY}, secretAccessKey: {env: SOAK_SECRET}}"
+        )
+
+    def rows(self) -> Iterator[int]:
+        with closing(self._server.client()) as client:
+            for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+                for each in page.get("Contents", ()):
+                    octets = client.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read()
+                    yield from _rows_of_csv(io.StringIO(gzip.decompress(octets).decode(), newline=""))
+
+
+ENVIRONMENT = {"SOAK_KEY": ACCESS_KEY, "SOAK_SECRET": SECRET_KEY}
+DESTINATIONS: Sequence[type[Destination]] = (Log, Ipfix, ClickHouse, S3)
+
+
+def _rows_of_csv(lines: Iterable[str]) -> Iterator[int]:
+    positions: list[int] = []
+    for fields in csv.reader(lines):
+        if "sourceIP" in fields:  # a header
+            positions = [fields.index(name) for name in COLUMNS]
+        else:
+            yield identity(fields[position] for position in positions)
+
+
+def _rows_of_set(event: DataSetReceived, positions: dict[int, list[int]]) -> Iterator[int]:
+    fields = event.template.fields
+    at = positions.get(event.template.template_id)
+    if at is None:
+        names = [field.element.name for field in fields]
+        family = "IPv4Address" if "sourceIPv4Address" in names else "IPv6Address"
+        wanted = [name.removesuffix("IP") + family for name in ADDRESSES] + list(NUMBERS)
+        at = positions[event.template.template_id] = [names.index(name) for name in wanted]
+    source, destination = (fields[position].element for position in at[:2])
+    for values in event.records:
+        told: list[Any] = [values[position] for position in at]
+        told[0], told[1] = text_of(source, told[0]), text_of(destination, told[1])
+        yield identity(told)
