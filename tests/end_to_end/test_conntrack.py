@@ -144,7 +144,7 @@ def test_each_connection_is_told_with_the_packets_and_octets_that_crossed_the_wi
 
 def wait_for(path: Path, count: Callable[[], dict[str, tuple[int, int]]]) -> list[dict[str, object]]:
     """The connections' last rows, once what they say adds up to what nft counted."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         lines = path.read_text().splitlines() if path.exists() else []
         rows = [row for row in map(json.loads, lines) if row["destinationTransportPort"] in (8080, 5353)]
