@@ -1,0 +1,86 @@
+"""What the operator writes under ``sources: [{type: conntrack, …}]``."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from flowjoin.api import Bounds, Duration, Key
+
+__all__ = ["ConntrackConfig", "node_name"]
+
+_SMALLEST_STALE: Final = 300.0
+
+
+def _check_addresses(key: str, texts: tuple[str, ...]) -> None:
+    for text in texts:
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            raise ValueError(f'"{key}" has "{text[:60]}", which is no address; write one such as 10.10.0.1') from None
+
+
+def _check_networks(key: str, texts: tuple[str, ...]) -> None:
+    for text in texts:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            raise ValueError(
+                f'"{key}" has "{text[:60]}", which is no network; write one such as 10.10.0.0/24'
+            ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConntrackConfig:
+    """The keys of the source."""
+
+    zones: Annotated[
+        tuple[Annotated[int, Bounds(0, 65535)], ...],
+        "conntrack zones; none means all. Antrea's Pods are in 65520 (IPv4) and 65510 (IPv6)",
+    ] = ()
+    poll_interval: Annotated[Duration, Bounds(1), "how often the table is read"] = Duration(5.0)
+    active_timeout: Annotated[
+        Duration, Bounds(0), "a connection that changes is exported so often; never below pollInterval"
+    ] = Duration(5.0)
+    idle_timeout: Annotated[
+        Duration, Bounds(0), "one that is still for so long is exported and left alone; never below pollInterval"
+    ] = Duration(15.0)
+    events: Annotated[bool, "hear of ends at once, so that connections shorter than a poll are not missed"] = False
+    protocols: Annotated[
+        tuple[Literal["tcp", "udp", "sctp", "icmp"], ...] | None, "keep these alone; absent means all"
+    ] = None
+    pods_only: Annotated[bool, "leave out connections without a Pod at either end"] = False
+    node: Annotated[str, "this Node's name; default: $NODE_NAME, else the host's name"] = ""
+    gateway_addresses: Annotated[tuple[str, ...], "of this Node's Antrea gateway; what goes there is left out"] = ()
+    service_networks: Annotated[
+        tuple[str, ...], Key("serviceCIDRs"), "left out as destinations; give it where Antrea proxy is off"
+    ] = ()
+    pod_networks: Annotated[tuple[str, ...], Key("podCIDRs"), "whose addresses are Pods, for flowType"] = ()
+
+    def __post_init__(self) -> None:
+        _check_addresses("gatewayAddresses", self.gateway_addresses)
+        _check_networks("serviceCIDRs", self.service_networks)
+        _check_networks("podCIDRs", self.pod_networks)
+
+    @property
+    def active(self) -> float:
+        """Seconds; a poll cannot see more often."""
+        return max(float(self.active_timeout), float(self.poll_interval))
+
+    @property
+    def idle(self) -> float:
+        """Seconds; a poll cannot see more often."""
+        return max(float(self.idle_timeout), float(self.poll_interval))
+
+    @property
+    def stale(self) -> float:
+        """Seconds after which a connection that is gone and not exported is forgotten."""
+        longest = max(self.active, self.idle)
+        return 2 * longest if longest > _SMALLEST_STALE else _SMALLEST_STALE
+
+
+def node_name(config: ConntrackConfig) -> str:
+    """This Node's name."""
+    return config.node or os.environ.get("NODE_NAME") or os.uname().nodename

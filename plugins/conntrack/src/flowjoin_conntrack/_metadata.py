@@ -1,0 +1,189 @@
+"""What is known of a connection's ends: Pods, Service, policies, the kind of flow."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from flowjoin.api import Pod, PodLookup, PolicyLookup, PolicyRule, Service, ServiceLookup, ServicePort
+from flowjoin_conntrack._entry import Connection
+
+__all__ = ["Classifier", "FlowType", "Metadata", "address_text", "flow_type", "rule_ids"]
+
+PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132}
+_WITH_SERVICES: Final = frozenset(PROTOCOLS.values())
+_SERVICE_MARK: Final = 0x10  # Antrea: destination NAT for a Service was done
+_SOURCE_MARKS: Final = 0xF  # Antrea: where the first packet came from; 0 means denied after it was committed
+
+
+class FlowType(IntEnum):
+    """Values of flowType; UNSUPPORTED is never exported."""
+
+    UNSPECIFIED = 0
+    INTRA_NODE = 1
+    INTER_NODE = 2
+    TO_EXTERNAL = 3
+    FROM_EXTERNAL = 4
+    UNSUPPORTED = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Of one connection, found when it was first seen."""
+
+    source_pod: Pod | None = None
+    destination_pod: Pod | None = None
+    service: tuple[Service, ServicePort] | None = None
+    ingress: PolicyRule | None = None
+    egress: PolicyRule | None = None
+    flow_type: FlowType = FlowType.UNSPECIFIED
+
+    @property
+    def service_name(self) -> str:
+        """destinationServicePortName: ``namespace/name:port``, without the port where it has no name."""
+        if self.service is None:
+            return ""
+        service, port = self.service
+        name = f"{service.namespace}/{service.name}"
+        return f"{name}:{port.name}" if port.name else name
+
+
+def address_text(packed: bytes, family: int) -> str:
+    """Canonical text of 16 octets."""
+    return str(ipaddress.IPv4Address(packed[12:]) if family == 4 else ipaddress.IPv6Address(packed))
+
+
+def rule_ids(labels: bytes) -> tuple[int, int]:
+    """The ingress and egress rule of Antrea's connection label; 0 is none."""
+    return int.from_bytes(labels[12:16], "big"), int.from_bytes(labels[8:12], "big")
+
+
+def flow_type(
+    *,
+    source_is_pod: bool,
+    source_is_gateway: bool,
+    destination_is_pod: bool,
+    destination_is_gateway: bool,
+    has_source_pod: bool,
+    has_destination_pod: bool,
+) -> FlowType:
+    """The kind of flow, by what its ends are and which Pods of this Node are known."""
+    if destination_is_gateway:
+        return FlowType.UNSUPPORTED
+    if source_is_gateway:
+        return FlowType.INTER_NODE if has_destination_pod else FlowType.UNSUPPORTED
+    if not source_is_pod:
+        return FlowType.FROM_EXTERNAL if destination_is_pod else FlowType.UNSUPPORTED
+    if not destination_is_pod:
+        return FlowType.TO_EXTERNAL
+    return FlowType.INTRA_NODE if has_source_pod and has_destination_pod else FlowType.INTER_NODE
+
+
+class Classifier:
+    """Row to metadata, or None for a connection that is not to be kept."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        zones: frozenset[int],
+        protocols: frozenset[int] | None,
+        gateways: frozenset[str],
+        service_networks: tuple[str, ...],
+        pod_networks: tuple[str, ...],
+        pods_only: bool,
+        pods: PodLookup | None,
+        services: ServiceLookup | None,
+        policies: PolicyLookup | None,
+    ) -> None:
+        self._node = node
+        self._zones = zones
+        self._protocols = protocols
+        self._gateways = gateways
+        self._service_networks = tuple(map(ipaddress.ip_network, service_networks))
+        self._pod_networks = tuple(map(ipaddress.ip_network, pod_networks))
+        self._pods_only = pods_only
+        self._pods = pods
+        self._services = services
+        self._policies = policies
+
+    def __call__(self, row: bytes) -> Metadata | None:
+        connection = Connection.unpack(row)
+        source = address_text(connection.source, connection.family)
+        destination = address_text(connection.destination, connection.family)
+        if not self._is_wanted(connection, destination):
+            return None
+        at = connection.start / 1e9 if connection.start else None
+        source_pod = self._own_pod(source, at)
+        destination_pod = self._own_pod(destination, at)
+        if self._pods_only and source_pod is None and destination_pod is None:
+            return None
+        kind = self._flow_type(source, destination, source_pod, destination_pod)
+        if self._pods_only and (kind is FlowType.UNSUPPORTED or (kind is FlowType.TO_EXTERNAL and source_pod is None)):
+            return None  # the Node of the Egress sees it too, and knows less
+        ingress, egress = rule_ids(connection.labels)
+        return Metadata(
+            source_pod=source_pod,
+            destination_pod=destination_pod,
+            service=self._service(connection, at),
+            ingress=self._rule(ingress),
+            egress=self._rule(egress),
+            flow_type=FlowType.UNSPECIFIED if kind is FlowType.UNSUPPORTED else kind,
+        )
+
+    def _is_wanted(self, connection: Connection, destination: str) -> bool:
+        if self._zones and connection.zone not in self._zones:
+            return False
+        if self._protocols is not None and connection.protocol not in self._protocols:
+            return False
+        if destination in self._gateways:
+            return False
+        if connection.zone and self._pods_only and not connection.mark & _SOURCE_MARKS:
+            return False
+        address = ipaddress.ip_address(destination)
+        return not any(address in network for network in self._service_networks)
+
+    def _own_pod(self, address: str, at: float | None) -> Pod | None:
+        """The Pod at an address, if it is of this Node."""
+        pod = None if self._pods is None else self._pods.pod(address, at)
+        return pod if pod is not None and pod.node_name in ("", self._node) else None
+
+    def _is_pod(self, address: str, pod: Pod | None) -> bool:
+        if pod is not None:
+            return True
+        parsed = ipaddress.ip_address(address)
+        return any(parsed in network for network in self._pod_networks) or (
+            self._pods is not None and self._pods.pod(address) is not None
+        )
+
+    def _flow_type(
+        self, source: str, destination: str, source_pod: Pod | None, destination_pod: Pod | None
+    ) -> FlowType:
+        if self._pods is None and not self._pod_networks:
+            return FlowType.UNSPECIFIED  # nothing here tells a Pod from another host
+        return flow_type(
+            source_is_pod=self._is_pod(source, source_pod),
+            source_is_gateway=source in self._gateways,
+            destination_is_pod=self._is_pod(destination, destination_pod),
+            destination_is_gateway=destination in self._gateways,
+            has_source_pod=source_pod is not None,
+            has_destination_pod=destination_pod is not None,
+        )
+
+    def _service(self, connection: Connection, at: float | None) -> tuple[Service, ServicePort] | None:
+        """The Service that was asked for, where destination NAT led to an endpoint of it."""
+        if self._services is None or connection.protocol not in _WITH_SERVICES:
+            return None
+        is_translated = (connection.original_destination, connection.original_destination_port) != (
+            connection.destination,
+            connection.destination_port,
+        )
+        if not (connection.mark & _SERVICE_MARK if self._pods_only else is_translated):
+            return None
+        address = address_text(connection.original_destination, connection.family)
+        return self._services.service_by_address(address, connection.original_destination_port, connection.protocol, at)
+
+    def _rule(self, rule_id: int) -> PolicyRule | None:
+        return self._policies.rule(rule_id) if rule_id and self._policies is not None else None

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from flowjoin.api import Duration
+from flowjoin_conntrack import ConntrackConfig, flowjoin_source_types
+
+
+def test_the_type_is_called_conntrack() -> None:
+    (made,) = flowjoin_source_types()
+    assert (made.name, made.config) == ("conntrack", ConntrackConfig)
+
+
+def test_no_timeout_is_shorter_than_a_poll() -> None:
+    config = ConntrackConfig(poll_interval=Duration(30.0))
+    assert (config.active, config.idle, config.stale) == (30.0, 30.0, 300.0)
+
+
+def test_a_stale_connection_is_kept_for_twice_the_longest_timeout() -> None:
+    assert ConntrackConfig(idle_timeout=Duration(400.0)).stale == 800.0
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"gateway_addresses": ("10.10.0",)}, '"gatewayAddresses" has "10.10.0", which is no address; write one such'),
+        ({"service_networks": ("10.10.0.1/8",)}, '"serviceCIDRs" has "10.10.0.1/8", which is no network; write one'),
+        ({"pod_networks": ("x",)}, '"podCIDRs" has "x", which is no network; write one such as 10.10.0.0/24'),
+    ],
+)
+def test_what_is_no_address_or_network_is_refused(keys: dict[str, tuple[str, ...]], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence.replace(".", r"\.")):
+        ConntrackConfig(**keys)  # type: ignore[arg-type]

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conntrack_entries import CLOSE, ESTABLISHED, TIME_WAIT, connection
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowjoin_conntrack._entry import NO_TCP_STATE, Connection
+from flowjoin_conntrack._store import ConnectionStore, EndReason, Export, Timeouts
+
+TIMEOUTS = Timeouts(active=5.0, idle=15.0, stale=300.0)
+SECOND = 10**9
+
+
+class Bench:
+    """A store whose polls and times are said in one word."""
+
+    def __init__(self, classify: Any = lambda _row: "known") -> None:
+        self.store: ConnectionStore[str] = ConnectionStore(TIMEOUTS, classify)
+
+    def poll(self, now: float, *seen: Connection) -> None:
+        for _ in self.store.begin_poll(now, int(now * SECOND)):
+            pass
+        self.store.see(one.pack() for one in seen)
+
+    def due(self, now: float) -> list[tuple[EndReason, int]]:
+        """Reason and packets since the last export."""
+        return [(one.reason, delta(one)) for one in self.store.expire(now, 100)]
+
+
+def delta(export: Export[str]) -> int:
+    return Connection.unpack(export.row).packets - export.before.packets
+
+
+def test_a_new_connection_is_exported_after_the_active_timeout() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    assert bench.due(4.9) == []
+    assert bench.store.next_expiry() == 5
+    assert bench.due(5) == [(EndReason.ACTIVE, 3)]
+
+
+def test_one_that_goes_on_is_exported_again_and_one_that_is_still_once_more() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    assert bench.due(5) == [(EndReason.ACTIVE, 3)]
+    bench.poll(6, connection(packets=10))
+    assert bench.due(10) == [(EndReason.ACTIVE, 7)]
+    bench.poll(11, connection(packets=10))
+    assert bench.due(15) == [(EndReason.IDLE, 0)]
+    for at in (20, 25, 40):
+        bench.poll(at, connection(packets=10))
+        assert bench.due(at) == []
+    assert bench.store.next_expiry() is None
+    bench.poll(41, connection(packets=11))
+    assert bench.due(46) == [(EndReason.ACTIVE, 1)]
+
+
+def test_a_still_connection_whose_state_changes_is_active() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    bench.due(5)
+    bench.poll(6, connection(packets=3))
+    bench.due(10)
+    bench.poll(11, connection(packets=3, tcp_state=5))
+    assert bench.due(16) == [(EndReason.ACTIVE, 0)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [connection(packets=5, tcp_state=TIME_WAIT), connection(packets=5, tcp_state=CLOSE)],
+    ids=["TIME_WAIT", "CLOSE"],
+)
+def test_one_that_is_over_is_exported_for_the_last_time_and_nothing_is_said_after(last: Connection) -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    assert bench.due(5) == [(EndReason.ACTIVE, 3)]
+    bench.poll(6, last)
+    assert bench.due(10) == [(EndReason.END_OF_FLOW, 2)]
+    bench.poll(11, connection(packets=6, tcp_state=TIME_WAIT))
+    assert bench.due(1000) == []
+    bench.poll(12)
+    bench.poll(13)
+    assert len(bench.store) == 0
+
+
+def test_one_that_is_over_before_its_first_export_is_exported_once_with_everything() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    bench.poll(1, connection(packets=9, tcp_state=TIME_WAIT))
+    assert bench.due(5) == [(EndReason.END_OF_FLOW, 9)]
+
+
+def test_one_that_vanished_is_exported_with_what_was_seen_last() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    bench.poll(1)
+    assert bench.due(5) == [(EndReason.END_OF_FLOW, 3)]
+    bench.poll(6)
+    bench.poll(7)
+    assert len(bench.store) == 0
+
+
+def test_a_port_pair_that_is_used_again_is_another_connection() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3, tcp_state=TIME_WAIT))
+    bench.poll(1, connection(packets=8, connection_id=8))
+    assert sorted(bench.due(6)) == [(EndReason.ACTIVE, 8), (EndReason.END_OF_FLOW, 3)]
+
+
+def test_a_counter_that_was_set_back_is_no_activity() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=30))
+    bench.due(5)
+    bench.poll(6, connection(packets=1))
+    assert [one.reason for one in bench.store.expire(10, 9)] == [EndReason.IDLE]
+
+
+def test_an_end_that_the_kernel_tells_counts_with_its_last_counters() -> None:
+    bench = Bench()
+    bench.poll(0)
+    bench.store.saw_event(connection(packets=0, status=8).pack(), 1.0, SECOND, is_over=False)
+    over = connection(packets=12, stop=2 * SECOND, tcp_state=NO_TCP_STATE, protocol=17)
+    began = connection(packets=0, tcp_state=NO_TCP_STATE, protocol=17, source_port=5)
+    bench.store.saw_event(began.pack(), 1.0, SECOND, is_over=False)
+    bench.store.saw_event(over.pack(), 2.0, 2 * SECOND, is_over=True)
+    reasons = {delta(one): one.reason for one in bench.store.expire(7, 9)}
+    assert reasons == {0: EndReason.ACTIVE, 12: EndReason.END_OF_FLOW}
+
+
+def test_a_change_without_counters_takes_none_away() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=12))
+    bench.store.saw_event(connection(packets=0, tcp_state=TIME_WAIT).pack(), 1.0, SECOND, is_over=False)
+    assert bench.due(5) == [(EndReason.END_OF_FLOW, 12)]
+
+
+def test_a_connection_that_is_nobodys_is_asked_about_ever_less_often() -> None:
+    asked: list[float] = []
+    now = 0.0
+
+    def classify(_row: bytes) -> str | None:
+        asked.append(now)
+        return "known" if now >= 30 else None
+
+    bench = Bench(classify)
+    while now < 40:
+        bench.poll(now, connection(packets=1))
+        now += 1
+    assert asked == [0, 1, 3, 7, 15, 31]
+    assert (len(bench.store), bench.store.left_out) == (1, 0)
+
+
+def test_what_is_nobodys_and_gone_is_forgotten() -> None:
+    bench = Bench(lambda _row: None)
+    bench.poll(0, connection())
+    assert bench.store.left_out == 1
+    bench.poll(1)
+    bench.poll(2)
+    assert bench.store.left_out == 0
+
+
+def test_no_more_than_the_limit_is_exported_at_once() -> None:
+    bench = Bench()
+    bench.poll(0, *(connection(source_port=port, packets=1) for port in range(10)))
+    assert [len(bench.store.expire(5, 4)) for _ in range(3)] == [4, 4, 2]
+
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 3),  # connection
+        st.integers(0, 5),  # more packets
+        st.sampled_from([ESTABLISHED, ESTABLISHED, TIME_WAIT]),
+        st.booleans(),  # whether it is there
+        st.integers(1, 20),  # seconds until the next poll
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_the_deltas_of_a_connection_add_up_to_what_was_seen_of_it(given_steps: list[Any]) -> None:
+    bench = Bench()
+    packets = [0] * 4
+    state = [ESTABLISHED] * 4
+    generation = [0] * 4
+    is_there = [True] * 4
+    seen: dict[tuple[int, int], int] = {}
+    sums: dict[tuple[int, int], int] = {}
+    ends: dict[tuple[int, int], int] = {}
+    now = 0.0
+
+    def export(at: float) -> None:
+        for one in bench.store.expire(at, 1000):
+            key = (Connection.unpack(one.row).source_port, Connection.unpack(one.row).connection_id)
+            assert delta(one) >= 0
+            sums[key] = sums.get(key, 0) + delta(one)
+            ends[key] = ends.get(key, 0) + (one.reason is EndReason.END_OF_FLOW)
+
+    for index, more, new_state, there, seconds in given_steps:
+        if state[index] == TIME_WAIT or (there and not is_there[index]):  # a port pair that is used again
+            generation[index] += 1
+            packets[index], state[index] = 0, ESTABLISHED
+        packets[index] += more
+        state[index], is_there[index] = new_state, there
+        rows = []
+        for number in range(4):
+            if is_there[number]:
+                rows.append(
+                    connection(
+                        source_port=number,
+                        connection_id=generation[number],
+                        packets=packets[number],
+                        tcp_state=state[number],
+                    )
+                )
+                seen[number, generation[number]] = packets[number]
+        bench.poll(now, *rows)
+        export(now)
+        now += seconds
+    for _ in range(4):
+        bench.poll(now)
+        now += 30
+        export(now)
+    assert sums == seen
+    assert all(count <= 1 for count in ends.values())
+    assert len(bench.store) == 0 or bench.store.next_expiry() is None
