@@ -60,11 +60,19 @@ class ClickHouseProcess:
     """
 
     def __init__(
-        self, path: Path, *, password: str = "", certificate: Path | None = None, key: Path | None = None
+        self,
+        path: Path,
+        *,
+        password: str = "",
+        certificate: Path | None = None,
+        key: Path | None = None,
+        is_client_verified: bool = False,
     ) -> None:
+        """Take what it is started with; a client that is verified has the server's own certificate, or one of it."""
         self._path = path
         self._password = password
         self._tls = (certificate, key)
+        self._is_client_verified = is_client_verified
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.url = ""
@@ -75,6 +83,8 @@ class ClickHouseProcess:
         command += ["--password", self._password]
         if self._tls[0]:
             command += ["--certificate", str(self._tls[0]), "--key", str(self._tls[1])]
+        if self._is_client_verified:
+            command += ["--client-ca", str(self._tls[0])]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -149,6 +159,8 @@ class ClickHouseProcess:
         context = None
         if self.url.startswith("https"):
             context = ssl.create_default_context(cafile=str(self._tls[0]))
+            if self._is_client_verified:
+                context.load_cert_chain(str(self._tls[0]), str(self._tls[1]))
         with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             data: bytes = answer.read()
             return data
