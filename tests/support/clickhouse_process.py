@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,7 +116,7 @@ class ClickHouseProcess:
             assert killer.stdout is not None
             assert killer.stdout.readline() == "WATCHING\n"
             yield
-            assert killer.wait(90) == 0
+            assert killer.wait(330) == 0
         doomed.wait(30)
 
     def tables(self, database: str) -> list[TableData]:
@@ -128,6 +128,13 @@ class ClickHouseProcess:
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def ends_soon(self) -> bool:
+        """Whether it is gone, or is so in a moment: its sockets close before it has ended."""
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(2)
+        return not self.is_running
 
     @contextmanager
     def running(self) -> Iterator[ClickHouseProcess]:

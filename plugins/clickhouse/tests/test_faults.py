@@ -92,28 +92,29 @@ async def test_killed_in_mid_insert_and_restarted_each_row_is_there_once(
     require_engine()
     server = ClickHouseProcess(tmp_path / "data", password=password)
     with server.running():
-        config = dataclasses.replace(config, database_url=server.url, timeout=30.0)
+        config = dataclasses.replace(config, database_url=server.url, timeout=120.0)
         batches = [
             numbered_flows(3000, first=3000 * number).with_id(f"instance/lane/1/{number}") for number in range(8)
         ]
-        kills = 0
+        is_doomed, interrupted = False, 0
+
+        def restart() -> None:
+            nonlocal is_doomed
+            if is_doomed:
+                server.wait()
+                server.start()
+            is_doomed = False
+
         async with open_clickhouse(config, context()) as exporter:
             await deliver(exporter, plain_flows(1).with_id("first"))
-
-            def restart() -> None:
-                nonlocal kills
-                if not server.is_running:
-                    server.wait()
-                    server.start()
-                    kills += 1
-
             for number, batch in enumerate(batches):
                 server.arm(match="INSERT INTO", kill=0.006 * number)
-                await deliver(exporter, batch, between=restart)
-                restart()
+                is_doomed = True
+                interrupted += bool(await deliver(exporter, batch, between=restart))
+                restart()  # a quick insert is answered before
                 # What is at the server before a crash is asked for again, as after a crash of our own.
                 await deliver(exporter, batch)
-        assert kills >= 4, "the server was killed in the middle of too few inserts to say anything"
+        assert interrupted, "no insert was interrupted"
         whole = expected([*batches, plain_flows(1)])
         assert sums(server, config.database) == whole
 
@@ -352,11 +353,10 @@ async def test_a_stalled_insert_ends_at_once_when_it_is_cancelled(
     config = dataclasses.replace(config, timeout=300.0)
     async with open_clickhouse(config, context()) as exporter:
         await deliver(exporter, numbered_flows(1).with_id("a"))
-        server.arm(match="INSERT INTO", delay=3)
-        before = trio.current_time()
-        with trio.move_on_after(0.3):
+        server.arm(match="INSERT INTO", delay=200)
+        with trio.fail_after(100), trio.move_on_after(0.3) as scope:
             await exporter.export(numbered_flows(1).with_id("b"))
-        assert trio.current_time() - before < 2
+        assert scope.cancelled_caught
 
 
 async def test_an_unknown_element_is_a_configuration_error(config: ClickHouseConfig) -> None:
