@@ -1,11 +1,13 @@
 """What a spool costs: rows through a lane into an exporter that does nothing.
 
-Measured by ``pytest --benchmark-enable --benchmark-columns=median,ops tests/benchmarks/test_spool.py``.
+Measured by ``pytest --benchmark-enable --benchmark-columns=median,ops tests/benchmarks/test_spool.py``, or as CPU time,
+which a busy machine does not change, by ``PYTHONPATH=tests/support python tests/benchmarks/test_spool.py``.
 """
 
 from __future__ import annotations
 
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -108,3 +110,21 @@ def test_decode(benchmark) -> None:
     octets, _ = encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0)
     benchmark.extra_info["rows"] = ROWS
     benchmark(decode_piece, octets, layout, FIRST_SCHEMA_ID, is_first_export=False)
+
+
+def print_cpu_times() -> None:
+    batch, rows = numbered_flows(ROWS), ROWS * BATCHES
+    for sync in (None, "never", 1.0, "batch"):
+        used, took = [], []
+        for _ in range(4):
+            with tempfile.TemporaryDirectory() as directory:
+                began = time.process_time(), time.perf_counter()
+                trio.run(through, sync, batch, Path(directory))
+                used.append(time.process_time() - began[0])
+                took.append(time.perf_counter() - began[1])
+        cpu, wall = 1e6 * statistics.median(used) / rows, rows / statistics.median(took)
+        print(f"sync {sync!s:>6}: {cpu:5.2f} µs of CPU a row, {wall:>12,.0f} rows/s")
+
+
+if __name__ == "__main__":
+    print_cpu_times()

@@ -311,6 +311,20 @@ def test_record_metrics_are_printed_in_antctls_columns(start: Start, compatibili
     assert json.loads(as_json.stdout) == counters
 
 
+def test_the_level_of_the_log_is_shown_and_changed(start: Start) -> None:
+    api = start()
+    before = flowjoin("log-level", "--server", api.address)
+    changed = flowjoin("log-level", "debug", "--server", api.address)
+    wrong = flowjoin("log-level", "loud", "--server", api.address)
+    after = flowjoin("log-level", "--server", api.address)
+    verbosity = api.json("/loglevel")
+    api.stop()
+
+    assert (before.stdout, changed.stdout, after.stdout, verbosity) == ("info\n", "", "debug\n", 4)
+    assert wrong.returncode == 2
+    assert "log level must be a positive integer" in wrong.stderr
+
+
 def test_record_metrics_are_printed_for_each_exporter(start: Start) -> None:
     api = start()
     send(api.collector, TRAFFIC)

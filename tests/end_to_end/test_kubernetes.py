@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,7 +68,7 @@ def run() -> Iterator[Callable[..., Program]]:
         program.process.communicate()
 
 
-def configuration(folder: Path, url: str) -> Path:
+def configuration(folder: Path, url: str, *, pod_labels: str = "true") -> Path:
     kubeconfig = folder / "kubeconfig"
     kubeconfig.write_text(
         json.dumps(
@@ -86,7 +87,8 @@ stateDirectory: {folder / "state"}
 collectors: [{{protocol: tcp, address: "127.0.0.1:0"}}]
 lookups: [{{type: kubernetes, kubeconfig: {kubeconfig}}}]
 enrichers: [{{type: kubernetes}}]
-recordContents: {{podLabels: true}}
+recordContents: {{podLabels: {pod_labels}}}
+activeFlowRecordTimeout: 1s
 exporters: [{{type: log, path: {folder / "flows.jsonl"}, format: jsonLines}}]
 apiServer: {{address: none}}
 log: {{format: json}}
@@ -103,6 +105,19 @@ def send(address: str, record: Record) -> None:
         assert connection.recv(1) == b""  # the collector closes when it has read everything
 
 
+def rows(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "flows.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_rows(folder: Path, count: int) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + 60
+    while len(found := rows(folder)) < count:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found
+
+
 def test_a_denied_flow_gets_the_names_labels_and_uids_of_the_cluster(
     cluster: KubernetesProcess, run: Callable[..., Program], tmp_path: Path
 ) -> None:
@@ -111,7 +126,7 @@ def test_a_denied_flow_gets_the_names_labels_and_uids_of_the_cluster(
     program.process.terminate()
     assert program.finish() == 0, program.text
 
-    (row,) = (json.loads(line) for line in (tmp_path / "flows.jsonl").read_text().splitlines())
+    (row,) = rows(tmp_path)
     assert (row["sourcePodName"], row["sourcePodNamespace"], row["sourceNodeName"]) == ("client", "default", "node-1")
     assert (row["destinationPodName"], row["destinationPodNamespace"]) == ("server", "shop")
     assert row["destinationNodeName"] == "node-2"
@@ -141,3 +156,25 @@ def test_without_a_cluster_that_says_who_it_is_it_does_not_start_and_says_why(
     sentence = "unable to retrieve cluster UUID from ConfigMap 'kube-system/antrea-cluster-identity': no connection to"
     assert sentence in program.text
     assert "Traceback" not in program.text
+
+
+def test_labels_wanted_while_it_runs_are_those_of_flows_not_yet_exported(
+    cluster: KubernetesProcess, run: Callable[..., Program], tmp_path: Path
+) -> None:
+    program = run("-c", str(configuration(tmp_path, cluster.url, pod_labels="false")))
+    address = program.wait_ready()
+    send(address, DENIED)
+    (before,) = wait_rows(tmp_path, 1)
+    assert (before["sourcePodName"], before["sourcePodLabels"]) == ("client", "")
+
+    configuration(tmp_path, cluster.url, pod_labels="true")
+    assert program.wait_line("configuration_reloaded")["keys"] == ["recordContents.podLabels"]
+    send(address, {**DENIED, "flowEndSeconds": 1767225720})
+    send(address, {**DENIED, "sourceTransportPort": 44753})
+    after = wait_rows(tmp_path, 3)[1:]
+    program.process.terminate()
+    assert program.finish() == 0, program.text
+    assert {row["sourceTransportPort"]: row["sourcePodLabels"] for row in after} == {
+        44752: "",
+        44753: '{"app":"client","tier":"a"}',
+    }

@@ -234,6 +234,32 @@ def test_an_exporter_that_is_removed_leaves_its_spool_and_one_that_comes_back_ta
     assert "books_do_not_balance" not in program.text
 
 
+def test_a_lane_gets_a_spool_and_leaves_it_again_by_reloads_and_no_row_is_lost(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "full.csv").symlink_to("/dev/full")
+    path = tmp_path / "flowjoin.yaml"
+    rest = "activeFlowRecordTimeout: 1s\nshutdownGracePeriod: 1s\n"
+    in_memory = f"{{type: log, name: a, path: {tmp_path}/full.csv, spool: none}}"
+    path.write_text(text_of(tmp_path, in_memory, rest))
+    program = run(path)
+    program.send(TrafficConfig(flows=20, seed=2))
+    program.wait_line("export_retried")
+    put(path, text_of(tmp_path, log_to(tmp_path, "a", "full"), rest))
+    changed = program.wait_line("store_changed")
+    assert (changed["to"], changed["rows"] >= 20) == ("spool", True)
+    assert program.finish() == 0  # what nobody took is in the spool
+
+    put(path, text_of(tmp_path, log_to(tmp_path, "a", "room"), rest))
+    program = run(path)
+    put(path, text_of(tmp_path, f"{{type: log, name: a, path: {tmp_path}/room.csv, spool: none}}", rest))
+    assert program.wait_line("store_changed")["to"] == "memory"
+    program.send(TrafficConfig(flows=30, seed=3))
+    assert program.finish() == 0
+    assert len(rows(tmp_path / "room.csv")) >= 50
+    assert not list((tmp_path / "state" / "spool" / "a").glob("*.ipfix"))
+    assert "restart_needed" not in program.text
+    assert "books_do_not_balance" not in program.text
+
+
 def test_reloads_under_load_lose_no_row_and_the_books_balance(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "flowjoin.yaml"
     rest = "activeFlowRecordTimeout: 1s\n"

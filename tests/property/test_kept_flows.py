@@ -10,9 +10,7 @@ from both_forms import BothForms, contents
 from compiled_kernel import require_compiled_kernel
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
 from random_histories import EXTRA, REGISTRY, History
-from test_kernel_histories import Histories
 
 from flowjoin._kernel import KernelLimits
 from flowjoin._model.flow_batch import FlowBatch
@@ -29,30 +27,6 @@ def _built() -> None:
 def rows(batches: list[FlowBatch]) -> list[dict[str, Any]]:
     """Everything but the places that flows have in their table."""
     return [{**contents(batch), "handles": None} for batch in batches]
-
-
-class RestartedHistories(Histories):
-    """The naive table knows of no restart."""
-
-    @precondition(lambda self: not self.naive.departed)
-    @rule(form=st.sampled_from(["python", "compiled"]), clock=st.sampled_from([0.0, 0.0, 64.0, -32.0]))
-    def the_process_is_another(self, form: str, clock: float) -> None:
-        self.harness.restart(form, now=self.harness.now + clock)
-        self.naive.shift(clock)
-        self.given = []
-
-
-class EnrichedRestartedHistories(RestartedHistories):
-    is_enriched = True
-
-
-_SETTINGS = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-TestRestartedHistories = RestartedHistories.TestCase
-TestRestartedHistories.settings = _SETTINGS
-TestEnrichedRestartedHistories = EnrichedRestartedHistories.TestCase
-TestEnrichedRestartedHistories.settings = _SETTINGS
 
 
 def restarted(history: History, limit: int) -> BothForms:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from compiled_kernel import require_compiled_kernel
 from hand_made import AGENT, AGENT_IPV6, Record
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -221,6 +222,25 @@ class EnrichedHistories(Histories):
     is_enriched = True
 
 
+class RestartedHistories(Histories):
+    """The naive table knows of no restart."""
+
+    def __init__(self) -> None:
+        require_compiled_kernel()
+        super().__init__()
+
+    @precondition(lambda self: not self.naive.departed)
+    @rule(form=st.sampled_from(["python", "compiled"]), clock=st.sampled_from([0.0, 0.0, 64.0, -32.0]))
+    def the_process_is_another(self, form: str, clock: float) -> None:
+        self.harness.restart(form, now=self.harness.now + clock)
+        self.naive.shift(clock)
+        self.given = []
+
+
+class EnrichedRestartedHistories(RestartedHistories):
+    is_enriched = True
+
+
 def sorted_items(row: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(row.items())
 
@@ -232,3 +252,7 @@ TestHistories = Histories.TestCase
 TestHistories.settings = _SETTINGS
 TestEnrichedHistories = EnrichedHistories.TestCase
 TestEnrichedHistories.settings = _SETTINGS
+TestRestartedHistories = RestartedHistories.TestCase
+TestRestartedHistories.settings = _SETTINGS
+TestEnrichedRestartedHistories = EnrichedRestartedHistories.TestCase
+TestEnrichedRestartedHistories.settings = _SETTINGS

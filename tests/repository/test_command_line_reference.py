@@ -12,7 +12,7 @@ import pytest
 from flowjoin._cli.commands import COMMANDS, Command
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
-SECTIONS = dict(re.findall(r"^## `flowjoin (\w+)(.*?)(?=^## |\Z)", PAGE.read_text(encoding="utf-8"), re.M | re.S))
+SECTIONS = dict(re.findall(r"^## `flowjoin ([\w-]+)(.*?)(?=^## |\Z)", PAGE.read_text(encoding="utf-8"), re.M | re.S))
 
 
 def options(parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -32,5 +32,5 @@ def test_a_command_has_a_section_that_names_its_options(command: Command) -> Non
 
 
 def test_no_command_is_described_twice() -> None:
-    described = re.findall(r"^## `flowjoin (\w+)", PAGE.read_text(encoding="utf-8"), re.M)
+    described = re.findall(r"^## `flowjoin ([\w-]+)", PAGE.read_text(encoding="utf-8"), re.M)
     assert sorted(described) == sorted(command.name for command in COMMANDS)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from flowjoin._api_server.figures import Compatibility, ComponentState, Phase
+from flowjoin._api_server.figures import Compatibility, ComponentState, LogLevel, Phase
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._model.flow_schema import AddressFamily, FlowOrigin
@@ -47,12 +47,20 @@ class FakeFigures:
         self.counters: dict[str, int | bool] = {}
         self.batches = list(batches)
         self.is_endless = False
+        self.levels: list[tuple[LogLevel, int]] = [("info", 0)]
         self.found: FlowBatch | None = None
         self.lookups: list[FlowKey] = []
         self.scans: list[tuple[FlowFilter, int]] = []
         self.requests: Counter[tuple[str, int]] = Counter()
         self.feeds = FlowFeeds()
         self.on_scan: Callable[[], object] = lambda: None
+
+    @property
+    def log_level(self) -> tuple[LogLevel, int]:
+        return self.levels[-1]
+
+    def set_log_level(self, level: LogLevel, verbosity: int) -> None:
+        self.levels.append((level, verbosity))
 
     def components(self) -> Sequence[ComponentState]:
         return self.states

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, assert_type
 
 from flowjoin.api import (
+    ClientCredentialsLookup,
     Exporter,
     ExporterType,
     FlowBatch,
@@ -58,6 +59,11 @@ async def open_exporter(settings: Settings, context: PluginContext) -> AsyncIter
     context.lookup("PodLookup")  # error: arg-type
     pods.node_by_name("a")  # error: attr-defined
     context.lock(PodLookup)  # error: attr-defined
+    assert_type(context.wants_pod_labels, bool)
+    context.impaired("half of it is not there")
+    context.impaired(None)  # error: arg-type
+    credentials = context.lookup(ClientCredentialsLookup)
+    assert_type((await credentials.client_credentials()).key, str)
     context.log.info("opened", path=settings.path, nodes=repr(nodes))
     yield Opened(pods)
 

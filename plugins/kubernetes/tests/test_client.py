@@ -26,6 +26,9 @@ def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("KUBECONFIG", raising=False)
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
 
 
 async def name_of_the_pod(config: KubernetesConfig) -> str:
@@ -183,3 +186,101 @@ async def test_a_token_that_no_header_can_carry_is_not_shown(
         await name_of_the_pod(KubernetesConfig(kubeconfig=kubeconfig_of(server.url, token="sec\nret")))
     assert "ret" not in str(caught.value)
     assert server.requests == []
+
+
+class Tunnel:
+    """An HTTP proxy for one connection after another, which notes what it was asked."""
+
+    def __init__(self, answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n") -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    async def serve(self, client: trio.SocketStream) -> None:
+        async with client:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += bytes(await client.receive_some())
+            self.asked.append(head.decode())
+            await client.send_all(self.answer)
+            if b" 200 " not in self.answer:
+                return
+            host, _, port = head.split()[1].decode().rpartition(":")
+            server = await trio.open_tcp_stream(host, int(port))
+            async with server, trio.open_nursery() as nursery:
+                nursery.start_soon(self._copy, client, server, nursery.cancel_scope)
+                nursery.start_soon(self._copy, server, client, nursery.cancel_scope)
+
+    async def _copy(self, source: trio.SocketStream, target: trio.SocketStream, scope: trio.CancelScope) -> None:
+        try:
+            while octets := await source.receive_some():
+                await target.send_all(octets)
+        except trio.BrokenResourceError:
+            pass  # either end left
+        scope.cancel()
+
+    async def listen(self, nursery: trio.Nursery) -> int:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, self.serve, listeners)
+        return int(listeners[0].socket.getsockname()[1])
+
+
+async def test_a_proxy_of_the_kubeconfig_is_gone_through(
+    secure: KubernetesStandIn, authority: trustme.CA, kubeconfig_of: Callable[..., Path], nursery: trio.Nursery
+) -> None:
+    tunnel = Tunnel()
+    port = await tunnel.listen(nursery)
+    cluster = {"certificate-authority-data": encoded(authority), "proxy-url": f"http://me:p%40ss@127.0.0.1:{port}"}
+    config = KubernetesConfig(kubeconfig=kubeconfig_of(secure.url, **cluster))
+    assert await name_of_the_pod(config) == "one"
+    (asked,) = tunnel.asked
+    assert asked.startswith(f"CONNECT 127.0.0.1:{secure.port} HTTP/1.1\r\n")
+    shown = base64.b64encode(b"me:p@ss").decode()
+    assert f"Proxy-Authorization: Basic {shown}\r\n" in asked
+    assert "p@ss" not in repr(load_api(config).endpoint)
+    assert shown not in repr(load_api(config).endpoint)
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_proxy_of_the_environment_is_gone_through_unless_the_host_is_exempt(
+    server: KubernetesStandIn, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+) -> None:
+    server.put("pods", pod("one", "10.0.0.1"))
+    tunnel = Tunnel()
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{await tunnel.listen(nursery)}")
+    assert await name_of_the_pod(KubernetesConfig(kubeconfig=kubeconfig)) == "one"
+    assert len(tunnel.asked) == 1
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert await name_of_the_pod(KubernetesConfig(kubeconfig=kubeconfig)) == "one"
+    assert len(tunnel.asked) == 1
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "answers 407"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "does not speak HTTP"),
+        (b"", "does not speak HTTP"),
+    ],
+)
+async def test_a_proxy_that_refuses_is_named(
+    server: KubernetesStandIn,
+    kubeconfig: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    nursery: trio.Nursery,
+    answer: bytes,
+    sentence: str,
+) -> None:
+    tunnel = Tunnel(answer)
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{await tunnel.listen(nursery)}")
+    with pytest.raises(HttpTrouble, match=sentence):
+        await name_of_the_pod(KubernetesConfig(kubeconfig=kubeconfig))
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("url", ["https://proxy:3128", "socks5://user:hunter2@proxy:1080", "proxy:3128"])
+def test_a_proxy_of_another_kind_is_the_operators_error(kubeconfig_of: Callable[..., Path], url: str) -> None:
+    config = KubernetesConfig(kubeconfig=kubeconfig_of("https://api.example", **{"proxy-url": url}))
+    with pytest.raises(ConfigError, match="only http proxies can be used") as caught:
+        load_api(config)
+    assert "hunter2" not in str(caught.value)

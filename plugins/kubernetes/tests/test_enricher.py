@@ -41,14 +41,14 @@ class CountingTables(ClusterTables):
 def tables() -> CountingTables:
     """Two Pods on two Nodes, and a Service."""
     tables = CountingTables()
-    tables.pods.put(PodRecord(pod("one", "10.0.0.1", "2001:db8::1", uid=UIDS["one"]), 0.0))
+    tables.pods.put(PodRecord.of(pod("one", "10.0.0.1", "2001:db8::1", uid=UIDS["one"]), 0.0))
     labels = {"b": "2", "a": "1"}
     tables.pods.put(
-        PodRecord(pod("two", "10.0.0.2", namespace="shop", node="node-2", labels=labels, uid=UIDS["two"]), 0)
+        PodRecord.of(pod("two", "10.0.0.2", namespace="shop", node="node-2", labels=labels, uid=UIDS["two"]), 0)
     )
     for name in ("node-1", "node-2"):
-        tables.nodes.put(NodeRecord(node(name, uid=UIDS[name]), 0.0))
-    tables.services.put(ServiceRecord(service("web", "10.96.0.1", namespace="shop", uid=UIDS["web"]), 0.0))
+        tables.nodes.put(NodeRecord.of(node(name, uid=UIDS[name]), 0.0))
+    tables.services.put(ServiceRecord.of(service("web", "10.96.0.1", namespace="shop", uid=UIDS["web"]), 0.0))
     return tables
 
 
@@ -119,8 +119,8 @@ def test_the_uids_of_given_names_are_filled(tables: CountingTables) -> None:
 )
 def test_labels_of_a_named_pod(labels: dict[str, str] | None, text: str) -> None:
     tables = CountingTables()
-    tables.pods.put(PodRecord(pod("one", "10.0.0.1", labels=labels, uid=UIDS["one"]), 0.0))
-    tables.pods.put(PodRecord(pod("two", "10.0.0.2", labels=labels, uid=UIDS["two"]), 0.0))
+    tables.pods.put(PodRecord.of(pod("one", "10.0.0.1", labels=labels, uid=UIDS["one"]), 0.0))
+    tables.pods.put(PodRecord.of(pod("two", "10.0.0.2", labels=labels, uid=UIDS["two"]), 0.0))
     named = {"sourcePodName": "one", "sourcePodNamespace": "default", "flowType": 1}
     named |= {"destinationPodName": "two", "destinationPodNamespace": "default"}
     (row,) = enriched(tables, flow(**named), RecordingContext(wants_pod_labels=True))
@@ -181,6 +181,12 @@ def test_the_uid_of_a_service_is_that_of_the_text_before_the_colon(
     assert row["destinationServiceUUID"] == uid
 
 
+def test_the_uid_of_a_node_that_was_given_is_that_nodes(tables: CountingTables) -> None:
+    (row,) = enriched(tables, flow(sourceNodeName="node-2"))
+    assert (row["sourcePodName"], row["sourceNodeName"]) == ("one", "node-2")
+    assert row["sourceNodeUUID"] == octets("node-2")
+
+
 def test_the_uid_of_the_egress_node(tables: CountingTables) -> None:
     assert enriched(tables, flow(egressNodeName="node-2"))[0]["egressNodeUUID"] == octets("node-2")
     assert enriched(tables, flow(egressNodeName="node-9"))[0]["egressNodeUUID"] == bytes(16)
@@ -194,9 +200,16 @@ def test_the_other_family_has_its_own_addresses(tables: CountingTables) -> None:
 def test_plain_flows_are_named_too(tables: CountingTables) -> None:
     batch = plain_flows(1)
     address = str(batch.column("sourceIPv4Address")[0])
-    tables.pods.put(PodRecord(pod("router", address, uid=UIDS["old"]), 0.0))
+    tables.pods.put(PodRecord.of(pod("router", address, uid=UIDS["old"]), 0.0))
     (row,) = enriched(tables, batch, RecordingContext(wants_pod_labels=True))
     assert (row["sourcePodName"], row["sourcePodLabels"]) == ("router", "{}")
+
+
+def test_addresses_of_plain_flows_may_be_those_of_any_machine(tables: CountingTables) -> None:
+    context = RecordingContext()
+    KubernetesEnricher(tables, context).enrich(plain_flows(5))
+    assert context.counters["rows_without_pod"].value == 0
+    assert context.events == []
 
 
 def test_an_empty_batch_gives_nothing(tables: CountingTables) -> None:
@@ -217,21 +230,20 @@ def test_an_address_of_one_pod_is_looked_up_once_for_all_rows_of_a_batch(tables:
 
 
 def test_an_address_that_several_pods_had_is_told_apart_by_each_flows_start(tables: CountingTables) -> None:
-    tables.pods.delete(PodRecord(pod("one", uid=UIDS["one"]), 0).uid, START + 10.0)
-    later = PodRecord(pod("old", "10.0.0.1", uid=UIDS["old"]), 0)
-    later.created = START + 20.0
-    tables.pods.put(later)
+    tables.pods.delete(PodRecord.of(pod("one", uid=UIDS["one"]), 0).uid, START + 10.0)
+    later = PodRecord.of(pod("old", "10.0.0.1", uid=UIDS["old"]), 0)
+    tables.pods.put(later._replace(created=START + 20.0))
     starts = [START, START + 15, START + 30, START, START + 30]
     named = enriched(tables, batch_of([{"flowStartSeconds": start} for start in starts]))
     assert [row["sourcePodName"] for row in named] == ["one", "", "old", "one", "old"]
     assert len([asked for asked in tables.asked if asked[0] == "10.0.0.1"]) == 3
+    assert len([asked for asked in tables.asked if asked[0] == "10.0.0.2"]) == 1  # of one Pod: once for all rows
 
 
 def test_a_node_of_a_name_that_had_another_uid_is_told_apart_by_time(tables: CountingTables) -> None:
     tables.nodes.delete(octets("node-1"), START + 10.0)
-    replaced = NodeRecord(node("node-1", uid=UIDS["old"]), 0)
-    replaced.created = START + 20.0
-    tables.nodes.put(replaced)
+    replaced = NodeRecord.of(node("node-1", uid=UIDS["old"]), 0)
+    tables.nodes.put(replaced._replace(created=START + 20.0))
     named = enriched(tables, batch_of([{"flowStartSeconds": START}, {"flowStartSeconds": START + 30}]))
     assert [row["sourceNodeUUID"] for row in named] == [octets("node-1"), octets("old")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from math import inf
 
 import pytest
@@ -15,13 +16,11 @@ ADDRESS = "10.0.0.1"
 
 def record(name: str, created: float, *addresses: str, uid: str = "") -> PodRecord:
     manifest = pod(name, *(addresses or (ADDRESS,)), uid=uid or f"uid-{name}")
-    made = PodRecord(manifest, 0.0)
-    made.created = created
-    return made
+    return PodRecord.of(manifest, 0.0)._replace(created=created)
 
 
 def store_of(*records: PodRecord, kept: float = 300.0, most: int = 100) -> TimedStore[PodRecord]:
-    store: TimedStore[PodRecord] = TimedStore(kept_seconds=kept, most_deleted=most)
+    store = TimedStore(PodRecord, kept_seconds=kept, most_deleted=most)
     for each in records:
         store.put(each)
     return store
@@ -32,9 +31,17 @@ def found(store: TimedStore[PodRecord], at: float | None, address: str = ADDRESS
     return None if pod_record is None else pod_record.name
 
 
+def only(store: TimedStore[PodRecord], address: str) -> PodRecord:
+    """The one record of an address."""
+    assert store.count(address) == 1
+    pod_record = store.find(address, 0.0)
+    assert pod_record is not None
+    return pod_record
+
+
 def test_an_address_that_nobody_had_finds_nothing() -> None:
     assert found(store_of(), 5.0) is None
-    assert list(store_of().candidates(ADDRESS)) == []
+    assert store_of().count(ADDRESS) == 0
 
 
 @pytest.mark.parametrize("at", [0.0, 99.0, 100.0, 1e12])
@@ -79,7 +86,7 @@ def test_the_present_knows_only_what_lives() -> None:
 def test_an_update_keeps_the_time_of_creation_and_brings_new_addresses() -> None:
     store = store_of(record("one", 100.0))
     store.put(record("one", 900.0, "10.0.0.2", "2001:db8::2"))
-    assert [each.created for each in store.candidates("10.0.0.2")] == [100.0]
+    assert only(store, "10.0.0.2").created == 100.0
     assert found(store, 5.0, "2001:db8::2") == "one"
     assert found(store, 5.0) is None
     assert len(store) == 1
@@ -99,7 +106,7 @@ def test_a_second_deletion_changes_nothing() -> None:
     store.delete("uid-one", 200.0)
     store.delete("uid-one", 300.0)
     store.delete("uid-other", 300.0)
-    assert [each.deleted for each in store.candidates(ADDRESS)] == [200.0]
+    assert only(store, ADDRESS).deleted == 200.0
     assert store.deleted_held == 1
 
 
@@ -128,7 +135,7 @@ def test_what_a_list_lacks_was_deleted_unseen() -> None:
     store.put(record("stays", 1.0))
     assert store.end_list(50.0) == 1
     assert found(store, None, "10.0.0.2") is None
-    assert [each.deleted for each in store.candidates("10.0.0.2")] == [50.0]
+    assert only(store, "10.0.0.2").deleted == 50.0
     assert found(store, None) == "stays"
 
 
@@ -139,7 +146,7 @@ def test_what_was_taken_for_deleted_and_is_listed_again_lives() -> None:
     store.begin_list()
     store.put(record("one", 1.0))
     assert store.end_list(60.0) == 0
-    assert [each.deleted for each in store.candidates(ADDRESS)] == [inf]
+    assert only(store, ADDRESS).deleted == inf
     assert store.deleted_held == 0
 
 
@@ -152,9 +159,33 @@ def test_days_of_churn_leave_nothing_behind() -> None:
             store.delete(f"uid-pod-{number - 20}", now)
         store.purge(now, 100)
     assert len(store) <= 20 + 11
-    assert len(store.candidates("2001:db8::1")) == len(store)
+    assert store.count("2001:db8::1") == len(store)
     for number in range(5000):
         store.delete(f"uid-pod-{number}", 5000.0)
     store.purge(1e6, 10_000)
     assert len(store) == 0
-    assert vars(store)["_index"] == {}
+    assert not any(vars(store)[name] for name in ("_rows", "_only", "_several", "_deleted", "_listed"))
+    assert store.keys == 0
+
+
+def test_a_record_with_a_key_twice_is_found_and_goes_as_any_other() -> None:
+    twice, other = record("one", 1.0, ADDRESS, ADDRESS), record("two", 2.0)
+    twice = twice._replace(addresses=(ADDRESS, ADDRESS))
+    store = store_of(twice)
+    assert store.count(ADDRESS) == 1
+    store.put(other)
+    assert store.count(ADDRESS) == 2
+    store.put(twice._replace(addresses=()))
+    assert only(store, ADDRESS).name == "two"
+    store.put(twice)
+    for uid in ("uid-one", "uid-two"):
+        store.delete(uid, 5.0)
+    store.purge(1e6, 10)
+    assert (len(store), store.keys) == (0, 0)
+
+
+def test_what_is_held_is_nothing_that_the_garbage_collector_walks() -> None:
+    store = store_of(*(record(f"pod-{number}", 1.0, f"10.0.0.{number}") for number in range(100)))
+    gc.collect()
+    gc.collect()
+    assert not any(gc.is_tracked(row) for row in store._rows.values())

@@ -13,7 +13,7 @@ import trio
 from kubernetes_stand_in import Fault, KubernetesStandIn, node, pod, service, until
 
 from flowjoin.testing import RecordingContext
-from flowjoin_kubernetes import KubernetesConfig, _watch
+from flowjoin_kubernetes import KubernetesConfig, _tables, _watch
 from flowjoin_kubernetes._client import load_api
 from flowjoin_kubernetes._tables import ClusterTables, open_tables
 
@@ -309,3 +309,21 @@ def test_a_line_without_an_end_is_refused() -> None:
     list(cut.receive(b"x" * 100))
     with pytest.raises(_watch.HttpTrouble, match="longer than 100 octets"):
         list(cut.receive(b"x"))
+
+
+async def test_what_was_deleted_is_let_go_of_in_time_and_early_losses_are_counted(
+    server: KubernetesStandIn, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_tables, "_PURGE_SECONDS", 0.01)
+    for name, address in (("one", "10.0.0.1"), ("two", "10.0.0.2")):
+        server.put("pods", pod(name, address))
+    context = RecordingContext()
+    async with tables_of(kubeconfig, context, deleted_pods_kept=0.0) as tables:
+        server.delete("pods", "default", "one")
+        await until(lambda: len(tables.pods) == 1)
+        assert tables.pod_record("10.0.0.1", 1e9) is None
+        assert context.counters["deleted_forgotten_early"].value == 0
+        monkeypatch.setattr(tables.pods, "_most_deleted", 0)
+        server.delete("pods", "default", "two")
+        await until(lambda: context.counters["deleted_forgotten_early"].value == 1)
+        assert len(tables.pods) == 0

@@ -96,8 +96,10 @@ def test_version_names_the_kernels_form_and_python(capsys: pytest.CaptureFixture
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    out = capsys.readouterr().out
-    assert [command.name for command in COMMANDS if f"\n    {command.name} " not in out] == []
+    listed = {
+        line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("    ") and line[4] != " "
+    }
+    assert listed >= {command.name for command in COMMANDS}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flowjoin._config.file import read_again
+from flowjoin._config.file import parse_file, read_again
 from flowjoin._model.errors import ConfigError
 
 
@@ -39,3 +39,43 @@ def test_a_pipe_in_the_files_place_is_refused_at_once(tmp_path: Path) -> None:
 def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
     assert problem_of(tmp_path / "absent") == f"{tmp_path / 'absent'}: cannot be read: No such file or directory"
     assert problem_of(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize(
+    ("environment", "types"),
+    [
+        ({}, []),
+        ({"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, []),
+        ({"KUBERNETES_SERVICE_HOST": "10.96.0.1", "POD_NAMESPACE": "flow-aggregator"}, ["kubernetes"]),
+    ],
+)
+def test_in_a_pod_antreas_file_has_kubernetes_name_the_pods(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], types: list[str]
+) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "POD_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("flowjoin._config.file.entry_points", lambda **_: ["flowjoin-kubernetes"])
+    loaded = parse_file(b"flowLogger: {enable: true}", "f")
+    assert [entry.type for entry in loaded.config.enrichers] == types
+    assert [entry.type for entry in loaded.config.lookups] == types
+    assert [notice.path for notice in loaded.warnings if notice.severity == "info"] == ["enrichers", "lookups"][
+        : 2 * len(types)
+    ]
+
+
+def test_in_a_pod_what_the_file_says_of_enrichers_and_lookups_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("POD_NAMESPACE", "flow-aggregator")
+    monkeypatch.setattr("flowjoin._config.file.entry_points", lambda **_: ["flowjoin-kubernetes"])
+    loaded = parse_file(b"enrichers: []\nlookups: [{type: file, path: x}]\nflowLogger: {enable: true}", "f")
+    assert loaded.config.enrichers == ()
+    assert [entry.type for entry in loaded.config.lookups] == ["file"]
+
+
+def test_in_a_pod_without_the_plugin_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("POD_NAMESPACE", "flow-aggregator")
+    monkeypatch.setattr("flowjoin._config.file.entry_points", lambda **_: [])
+    assert parse_file(b"flowLogger: {enable: true}", "f").config.enrichers == ()

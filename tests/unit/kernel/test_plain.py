@@ -433,3 +433,19 @@ def test_many_peers_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch
     for peer in ("192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.1"):
         harness.send(record(1), names=NAMES, peer=peer)
     assert [row["originalExporterIPv4Address"] for row in harness.stored()] == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+
+
+def test_names_that_an_enricher_adds_stay_while_records_go_on_without_them() -> None:
+    names = ("sourcePodName", "sourcePodNamespace", "sourcePodLabels", "destinationNodeName")
+    harness = Harness(extra=names, is_enriched=True)
+    harness.send(record(100), names=NAMES)
+    (batch,) = harness.expire()
+    assert batch.is_first_export
+    given = {"sourcePodName": ["web-1"], "sourcePodNamespace": ["shop"], "sourcePodLabels": ['{"app":"web"}']}
+    harness.kernel.store_enriched(batch, given)
+    harness.send(record(50, end=3000), names=NAMES)
+    (batch,) = harness.expire(60)
+    assert not batch.is_first_export
+    (row,) = batch.to_dicts()
+    assert row["octetDeltaCount"] == 50
+    assert tuple(row[name] for name in names) == ("web-1", "shop", '{"app":"web"}', "")

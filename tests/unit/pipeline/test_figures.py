@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,11 +11,13 @@ import trio.testing
 from flowjoin._api_server.figures import Compatibility, Phase
 from flowjoin._collector.metrics import CollectorStatistics
 from flowjoin._config.load import load_config
+from flowjoin._config.model import Config
 from flowjoin._kernel.interface import KernelStatistics
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.figures import PipelineFigures, record_metrics
 from flowjoin._pipeline.health import HealthTable
 from flowjoin._pipeline.lane_queue import LaneBooks
+from flowjoin._telemetry.logs import Logs
 
 
 def lane(delivered: int) -> LaneBooks:
@@ -83,3 +86,15 @@ async def test_it_is_ready_while_the_pipeline_runs_its_companions() -> None:
         phases.append(figures.phase)
         nursery.cancel_scope.cancel()
     assert [*phases, figures.phase] == [Phase.STARTING, Phase.READY, Phase.STOPPING]
+
+
+def test_the_log_is_written_at_the_level_that_was_asked_for_and_tells_the_verbosity_that_was_given() -> None:
+    stream = io.StringIO()
+    pipeline: Any = SimpleNamespace(logs=Logs(stream), config=Config())
+    figures = PipelineFigures(pipeline)
+    assert figures.log_level == ("info", 0)
+    figures.set_log_level("debug", 7)
+    assert figures.log_level == ("debug", 7)
+    assert "log_level_changed component=core before=info now=debug" in stream.getvalue()
+    pipeline.logs.change("error", "console")  # a reload
+    assert figures.log_level == ("error", 0)

@@ -261,6 +261,44 @@ async def test_sys_exit_in_the_nursery_of_a_call_is_the_plugins_fault() -> None:
     assert "sys.exit(3)" in str(single_cause(caught.value))
 
 
+async def test_what_is_no_exception_at_all_is_a_plugins_failure_too(autojump_clock) -> None:
+    class PanicError(BaseException):
+        """As libraries written in Rust raise them."""
+
+    row, log, opened = component(), MemoryLog(), []
+
+    async def panic() -> None:
+        raise PanicError("index out of bounds")
+
+    @asynccontextmanager
+    async def open_plugin() -> AsyncIterator[None]:
+        opened.append(trio.current_time())
+        if len(opened) == 1:
+            await panic()
+        async with trio.open_nursery() as nursery:
+            if len(opened) == 2:
+                nursery.start_soon(panic)
+            yield
+
+    async def use(_opened: object) -> None:
+        if len(opened) == 3:
+            with plugin_code():
+                await panic()
+        await trio.sleep(5)
+
+    await keep_open(row, open_plugin, use, log=log)
+
+    assert len(opened) == 4
+    causes = [str(facts["exc_info"]) for facts in log.facts("plugin_failed")]
+    assert causes == ["it raised PanicError: index out of bounds"] * 3
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, GeneratorExit])
+def test_what_is_never_a_plugins_fault_goes_on_up(raised: type[BaseException]) -> None:
+    with pytest.raises(raised), plugin_code():
+        raise raised
+
+
 def test_what_is_nobodys_to_contain_goes_on_up() -> None:
     with pytest.raises(BaseExceptionGroup) as caught, plugin_code():
         raise BaseExceptionGroup("both", [SystemExit(3), KeyboardInterrupt()])

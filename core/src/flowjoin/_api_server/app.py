@@ -15,6 +15,7 @@ from flowjoin._api_server.config import ApiServerLimits
 from flowjoin._api_server.figures import Figures
 from flowjoin._api_server.flow_query import BadQuery, FlowQuery, parse_query
 from flowjoin._api_server.flow_records import json_records
+from flowjoin._api_server.log_level import log_level_reply
 from flowjoin._api_server.replies import (
     JSON,
     Reply,
@@ -37,7 +38,16 @@ FLOWS_PER_SLICE: Final = 48  # rows made and written as JSON: some 80 µs a flow
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _EVENTS: Final = "text/event-stream"
 _METHODS: Final = ("GET", "HEAD")
-_PATHS: Final = ("/healthz", "/livez", "/readyz", "/metrics", "/recordmetrics", "/flowrecords", "/flowstream")
+_PATHS: Final = (
+    "/healthz",
+    "/livez",
+    "/readyz",
+    "/metrics",
+    "/recordmetrics",
+    "/flowrecords",
+    "/flowstream",
+    "/loglevel",
+)
 _ALWAYS: Final = (("cache-control", "no-store"), ("x-content-type-options", "nosniff"))
 
 
@@ -82,7 +92,7 @@ class HttpApi:
         if reply is None and self._access is not None:
             reply = await self._access.refusal(scope["method"], path, scope["headers"], peer=peer, identity=identity)
         if reply is None:
-            reply = self._short_reply(path, scope["query_string"])
+            reply = self._short_reply(path, scope)
         query: FlowQuery | None = None
         if reply is None:
             try:
@@ -136,8 +146,8 @@ class HttpApi:
             return text_reply(405, problem, headers=(("allow", ", ".join(_METHODS)),))
         return None
 
-    def _short_reply(self, path: str, query_string: bytes) -> Reply | None:
-        figures = self._figures
+    def _short_reply(self, path: str, scope: Scope) -> Reply | None:
+        figures, query_string = self._figures, scope["query_string"]
         match path:
             case "/livez":
                 return liveness_reply()
@@ -147,6 +157,8 @@ class HttpApi:
                 return Reply(status=200, body=figures.exposition(), content_type=_METRICS_TYPE)
             case "/recordmetrics":
                 return record_metrics_reply(figures.record_metrics())
+            case "/loglevel":
+                return log_level_reply(figures, scope["method"], query_string, dict(scope["headers"]))
             case "/flowrecords" | "/flowstream":
                 return None
         if path == "/healthz" or path.startswith("/healthz/"):

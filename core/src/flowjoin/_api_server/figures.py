@@ -11,9 +11,11 @@ from typing import Literal, Protocol, TypeAlias
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 
-__all__ = ["Compatibility", "ComponentState", "Feed", "Figures", "Phase"]
+__all__ = ["Compatibility", "ComponentState", "Feed", "Figures", "LogLevel", "Phase"]
 
 Compatibility: TypeAlias = Literal["antrea-2.7", "antrea-2.3"]
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 class Phase(enum.Enum):
@@ -84,6 +86,15 @@ class Figures(Protocol):
 
     def watch(self) -> AbstractContextManager[Feed]:
         """A feed of what is exported from now on."""
+        ...
+
+    @property
+    def log_level(self) -> tuple[LogLevel, int]:
+        """The level of the log, and the verbosity that Antrea would have."""
+        ...
+
+    def set_log_level(self, level: LogLevel, verbosity: int) -> None:
+        """Write otherwise from now on, until the next change or the end."""
         ...
 
     def count_request(self, path: str, status: int) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from flowjoin._api_server.figures import ComponentState, Phase
 
 __all__ = [
+    "JSON",
     "Reply",
     "health_reply",
     "liveness_reply",

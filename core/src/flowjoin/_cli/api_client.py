@@ -48,11 +48,13 @@ class Answer:
 
     Attributes:
         compatibility: whose keys it has.
+        log_level: in force, where that was asked for; else empty.
         pieces: gives the body.
     """
 
     status: int
     compatibility: str
+    log_level: str
     pieces: Callable[[], Iterator[bytes]]
 
     def body(self) -> bytes:
@@ -178,6 +180,7 @@ def ask(
         yield Answer(
             status=response.status,
             compatibility=response.getheader("flowjoin-compatibility", _COMPATIBILITY),
+            log_level=response.getheader("flowjoin-log-level", ""),
             pieces=pieces,
         )
     finally:

@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     say_notices(check_files(loaded, time.time()))
     bind_plugins(loaded, load_plugins, default_registry())
     directory = existing_directory(loaded.config.state_directory, os.environ)
-    for name in orphan_spools(directory, {entry.name for entry in loaded.config.exporters}):
+    for name in orphan_spools(directory, {entry.name for entry in loaded.config.exporters if entry.spool != "none"}):
         problem = f"rows wait in the spool {name}, and no exporter has this name"
         print(f"warning: {problem}; flowjoin spool resend {directory}/spool/{name} --to NAME", file=sys.stderr)
     print(f"{arguments.config}: good")

@@ -73,6 +73,7 @@ COMMANDS: Final = (
     Command("certs", "make and show certificates for TLS: an authority, servers, clients"),
     Command("get", "ask a running flowjoin for its flow records or its counters"),
     Command("top", "watch a running flowjoin: rates, lanes, flows, what was dropped and why"),
+    Command("log-level", "ask a running flowjoin for the level of its log, or change it"),
     Command("config", "print the JSON Schema of the configuration, for editors"),
     Command("plugins", "list the installed plugins"),
 )

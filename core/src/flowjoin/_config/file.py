@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -61,4 +62,10 @@ def parse_file(octets: bytes, path: str, *, strict: bool = False) -> LoadedConfi
     except UnicodeDecodeError as exc:
         line = octets.count(b"\n", 0, exc.start) + 1
         raise ConfigError("is not UTF-8 text", line=line, source=path) from exc
-    return load_config(text, path, strict=strict)
+    return load_config(text, path, strict=strict, in_cluster=_is_in_cluster())
+
+
+def _is_in_cluster() -> bool:
+    """Whether this is a Pod as Antrea's Deployment makes it, with the plugin that speaks to a cluster."""
+    is_pod = all(os.environ.get(name) for name in ("KUBERNETES_SERVICE_HOST", "POD_NAMESPACE"))
+    return is_pod and bool(entry_points(group="flowjoin.plugins", name="kubernetes"))

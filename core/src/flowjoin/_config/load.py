@@ -96,19 +96,23 @@ class LoadedConfig:
         return ConfigError(error.problem, path=error.path, line=line, source=self.source)
 
 
-def load_config(text: str, source: str | None = None, *, strict: bool = False) -> LoadedConfig:
+def load_config(
+    text: str, source: str | None = None, *, strict: bool = False, in_cluster: bool = False
+) -> LoadedConfig:
     """Read a configuration; an empty text is all defaults.
 
     Args:
         text: the YAML document.
         source: the file's name, for errors.
         strict: an unknown key is an error everywhere.
+        in_cluster: Kubernetes names Pods and keeps certificates where the file does not say who does, as
+            Antrea's file, which has no word for it, takes for granted.
 
     Raises:
         ConfigError: naming file, line, key, the wrong value and what would be right.
     """
     document = read_document(text, source) or MappingNode(entries=(), line=1)
-    return _Loading(document, source, strict).load()
+    return _Loading(document, source, strict, in_cluster).load()
 
 
 def resolve_elements(loaded: LoadedConfig, registry: ElementRegistry) -> tuple[InformationElement, ...]:
@@ -153,7 +157,8 @@ def _refuse_repeats(elements: list[InformationElement], source: str | None) -> N
 class _Loading:
     """One file on its way to a Config."""
 
-    def __init__(self, document: MappingNode, source: str | None, strict: bool) -> None:
+    def __init__(self, document: MappingNode, source: str | None, strict: bool, in_cluster: bool) -> None:
+        self._in_cluster = in_cluster
         self._document = document
         self._source = source
         self._notices: list[Notice] = []
@@ -176,7 +181,7 @@ class _Loading:
         )
         antrea.check_required(sections)
         self._check_mode()
-        config = cast(Config, self._binder.dataclass(known, Config, ""))
+        config = cast(Config, self._binder.dataclass(self._with_kubernetes(known), Config, ""))
         config = self._raise_timeouts(config)
         protocol = self._transport(config)
         made = [antrea.to_exporter(section, config.csv_quoting, Spool(), mode=config.mode) for section in sections]
@@ -202,6 +207,16 @@ class _Loading:
             unavailable=self._unavailable(config),
             document=document,
         )
+
+    def _with_kubernetes(self, document: MappingNode) -> MappingNode:
+        if not self._in_cluster:
+            return document
+        missing = [key for key in ("enrichers", "lookups") if document.get(key) is None]
+        for key in missing:
+            self._note("info", f"is [{{type: kubernetes}}] in a cluster; write {key}: [] for none", key)
+        made = (read_document(f"{key}: [{{type: kubernetes}}]", self._source) for key in missing)
+        added = [entry for node in made if isinstance(node, MappingNode) for entry in node.entries]
+        return MappingNode(entries=(*document.entries, *added), line=document.line)
 
     def _unknown_top_keys(self, known: list[str]) -> None:
         self._binder.unknown_keys(self._document, known, "", lenient=True)

@@ -111,6 +111,7 @@ class Checkpoint:
             return
         except (OSError, CheckpointError, ValueError) as exc:
             self._component.failed(exc)
+            self._component.opened()  # it is counted, and what is not there any more needs no mending
             self._log.error(
                 "checkpoint_refused", file=str(self._path), problem=str(exc), consequence="no flow is restored from it"
             )

@@ -8,7 +8,7 @@ from typing import Literal
 
 import trio
 
-from flowjoin._api_server.figures import Compatibility, ComponentState, Phase
+from flowjoin._api_server.figures import Compatibility, ComponentState, LogLevel, Phase
 from flowjoin._config import antrea
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._model.flow_batch import FlowBatch
@@ -28,6 +28,7 @@ class PipelineFigures:
         self._pipeline = pipeline
         self.compatibility: Compatibility = pipeline.config.compatibility
         self.phase = Phase.STARTING
+        self._told_verbosity: tuple[LogLevel, int] = ("info", 0)
 
     async def while_ready(self, _addresses: Sequence[Endpoint]) -> None:
         """A companion of the pipeline, from which it is known that Messages are taken in."""
@@ -61,6 +62,19 @@ class PipelineFigures:
 
     def watch(self) -> AbstractContextManager[FlowFeed]:
         return self._pipeline.outlets.feeds.watch()
+
+    @property
+    def log_level(self) -> tuple[LogLevel, int]:
+        level = self._pipeline.logs.level
+        told, verbosity = self._told_verbosity
+        return level, verbosity if told == level else 4 if level == "debug" else 0
+
+    def set_log_level(self, level: LogLevel, verbosity: int) -> None:
+        before = self._pipeline.logs.level
+        self._told_verbosity = (level, verbosity)
+        self._pipeline.logs.level = level
+        log = self._pipeline.logs.logger(component="core", is_answer=True)
+        log.info("log_level_changed", before=before, now=level)
 
     def count_request(self, path: str, status: int) -> None:
         documentation = "Requests answered by the HTTP API."

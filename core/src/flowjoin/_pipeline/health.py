@@ -97,7 +97,8 @@ class HealthTable:
         self._components: list[Component] = []
 
     def add(self, kind: str, name: str) -> Component:
-        """A new row."""
+        """A new row, in the place of one of that name that is over."""
+        self._components = [row for row in self._components if (row.kind, row.name) != (kind, name)]
         component = Component(kind, name, Backoff(self._random))
         self._components.append(component)
         return component

@@ -23,7 +23,7 @@ from math import inf, isfinite
 
 import trio
 
-from flowjoin._model.errors import PermanentExportError, PluginContractError, RetryableExportError, said_by
+from flowjoin._model.errors import ConfigError, PermanentExportError, PluginContractError, RetryableExportError, said_by
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_head import Part
@@ -83,6 +83,9 @@ class Lane:
         self._lag = LaneLag()
         self._rows_in = 0
         self._may_refuse = not is_added
+        self._next_store: Callable[[], LaneStore] | None = None  # of the other kind
+        self._opened = self._store
+        self._before: LaneBooks | None = None  # of the stores that were left
         self._successor: Callable[[], AbstractAsyncContextManager[Exporter]] | None = None
         self._tenure = trio.CancelScope()  # of the exporter that is open
         self._life = trio.CancelScope()
@@ -104,11 +107,13 @@ class Lane:
     @property
     def last_batch(self) -> str:
         """The id of the last batch that was closed; of none, it ends with 0."""
-        return self._identity.batch_id(self._store.sequence)
+        return self._store.last_batch
 
     def books(self) -> LaneBooks:
         """Where the rows are."""
         books, now = self._store.books(), self._clock()
+        if self._before is not None:
+            books = self._before + books
         left = books.rows_in + books.restored - books.held
         lag = self._lag.seconds(left - books.restored, now)
         if books.held and left < books.restored and self._store.restored_since is not None:
@@ -167,11 +172,22 @@ class Lane:
         bounds: SpoolBounds | None,
         *,
         grace_seconds: float,
+        next_store: Callable[[], LaneStore] | None = None,
     ) -> None:
         """Close the exporter, within the grace time, and deliver through another one: what is held, and what comes.
 
         A batch whose ``export`` did not end in time may have arrived, and goes to the new exporter.
+
+        Args:
+            open_exporter: the other one.
+            batching: of batches from now on.
+            bounds: of the spool, if there is one.
+            grace_seconds: for the exporter to close.
+            next_store: makes a store of the other kind, to go on in as soon as that can be: rows in memory go to the
+                disk when the exporter is closed; a spool is left when it is empty. May raise ConfigError. None: the
+                kind that it has now is the one that it is to have.
         """
+        self._next_store = next_store
         self._successor = open_exporter
         self._store.change(batching, bounds)
         self._component.backoff.reset()
@@ -185,16 +201,19 @@ class Lane:
         Cancellation: what is held stays held; a batch whose ``export`` was cancelled may have arrived.
         """
         with self._life:
-            async with self._store.opened(self._wake):
-                try:
-                    await self._serve()
-                    while self._successor is not None:
-                        self._open_exporter, self._successor = self._successor, None
-                        self._may_refuse = False
-                        self._tenure = trio.CancelScope()
+            opened: LaneStore | None = None
+            while opened is not self._store:
+                self._opened = opened = self._store
+                async with opened.opened(self._wake):
+                    try:
                         await self._serve()
-                finally:
-                    self._is_saving = True
+                        while self._store is opened and self._successor is not None:
+                            self._move()
+                            if self._store is opened:
+                                await self._serve()
+                    finally:
+                        self._is_saving = True
+                self._is_saving = False
         self._is_saving = False
         self._ended.set()
 
@@ -215,8 +234,40 @@ class Lane:
         """Wait until ``run`` has returned."""
         await self._ended.wait()
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether what it is given now outlives the process."""
+        return self._store.is_durable
+
+    @property
+    def _is_leaving(self) -> bool:
+        """Whether its store is to be another."""
+        return self._next_store is not None and not (self._is_closing and self._store.is_durable)
+
+    def _move(self) -> None:
+        """Go on in the store of the other kind, if it is time; nothing is awaited, so no row can come between."""
+        if self._next_store is None or not (self._is_leaving and self._store.can_be_left):
+            return
+        make, self._next_store = self._next_store, None
+        try:
+            store = make()
+        except ConfigError as exc:
+            self._log.error("store_not_changed", problem=str(exc), consequence="rows are kept where they were")
+            return
+        now, left = self._clock(), self._store
+        for batch in left.hand_on():
+            store.put(batch, now, may_drop=False)
+        books = left.books()
+        self._before = books if self._before is None else self._before + books
+        self._store = store
+        self._log.info("store_changed", to="spool" if store.is_durable else "memory", rows=store.held)
+
     async def _serve(self) -> None:
         """Deliver through one exporter, until there is another one, or nothing more to deliver."""
+        if self._successor is not None:
+            self._open_exporter, self._successor = self._successor, None
+            self._may_refuse = False
+        self._tenure = trio.CancelScope()
         with self._tenure:
             await keep_open(
                 self._component,
@@ -237,7 +288,9 @@ class Lane:
         return self._successor is not None
 
     def _is_over(self) -> bool:
-        return self._is_replaced() or (self._is_closing and not self._store.held)
+        if self._is_replaced() or self._store is not self._opened:
+            return True
+        return self._is_closing and not self._store.held
 
     async def _deliver(self, exporter: Exporter) -> None:
         if not callable(getattr(exporter, "export", None)):
@@ -251,11 +304,15 @@ class Lane:
         while not self._is_replaced():
             await trio.lowlevel.checkpoint()
             is_last = self._is_closing  # it may be closed while the store looks
-            part = await self._store.begin(self._clock(), flush=is_last)
+            part = await self._store.begin(self._clock(), flush=is_last or self._is_leaving)
             if part is not None:
                 await self._attempt(exporter, part)
             elif is_last:
                 return
+            elif self._is_leaving:
+                self._move()
+                if self._store is not self._opened:
+                    return
             elif not (self._is_replaced() or self._is_closing):
                 await self._wait_for_rows()
 

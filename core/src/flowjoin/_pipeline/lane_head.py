@@ -127,6 +127,10 @@ class Head:
         self.dead_lettered += len(self._parts[0])
         self._leave_part()
 
+    def left(self) -> list[FlowBatch]:
+        """The rows that are not settled, part by part."""
+        return [part.rows() for part in self._parts]
+
     def give_up(self) -> int:
         """Forget the batch; gives how many of its rows were not settled."""
         assert not self.is_exporting

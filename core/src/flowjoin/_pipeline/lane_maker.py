@@ -15,7 +15,7 @@ from flowjoin._pipeline.health import HealthTable
 from flowjoin._pipeline.instances import Instances
 from flowjoin._pipeline.lane import Lane, LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBounds
-from flowjoin._pipeline.lane_store import LaneStore
+from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
 from flowjoin._pipeline.lookups import Lookups
 from flowjoin._pipeline.spool.places import SPOOL
 from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
@@ -39,6 +39,7 @@ class Replacement:
     open_exporter: Callable[[], AbstractAsyncContextManager[Any]]
     batching: Batching
     bounds: SpoolBounds | None
+    next_store: Callable[[], LaneStore] | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,8 +88,17 @@ class LaneMaker:
             is_added=is_added,
         )
 
-    def replacement(self, plugin: BoundExporter) -> Replacement:
+    def is_spooled(self, plugin: BoundExporter) -> bool:
+        """Whether its lane is to have a spool."""
+        return plugin.entry.spool != "none" and self.instances.state.directory is not None
+
+    def replacement(self, plugin: BoundExporter, state: State, *, is_moved: bool) -> Replacement:
         """What a running lane needs to deliver through another exporter.
+
+        Args:
+            plugin: the exporter.
+            state: whose epoch no batch of the lane has had, if it goes on in a store of the other kind.
+            is_moved: it does.
 
         Raises:
             PluginContractError: its ``batching`` fails or gives nonsense.
@@ -97,10 +107,17 @@ class LaneMaker:
         opener, log = self.instances.opener("exporters", plugin, self.lookups)
         spool, batching = plugin.entry.spool, _batching(plugin)
         self._warn_of_small_batches(batching, log)
+        identity = LaneIdentity(instance_id=state.instance_id, lane=plugin.entry.name, epoch=state.epoch)
+
+        def next_store() -> LaneStore:
+            store = self._store(plugin, batching, state, log)
+            return store or MemoryStore(batching, LaneBounds(octets=self.lane_octets), identity.batch_id)
+
         return Replacement(
             open_exporter=opener,
             batching=batching,
             bounds=_bounds(spool) if isinstance(spool, Spool) else None,
+            next_store=next_store if is_moved else None,
         )
 
     def _warn_of_small_batches(self, batching: Batching, log: Logger) -> None:

@@ -110,9 +110,9 @@ class LaneQueue:
         self._batcher.change(batching)
 
     @property
-    def sequence(self) -> int:
-        """Of the last batch that was closed."""
-        return self._sequence
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed."""
+        return self._id_of(self._sequence)
 
     @property
     def held(self) -> int:
@@ -164,6 +164,18 @@ class LaneQueue:
             self._closed_octets -= batch.octets
             self._head.load(batch)
         return self._head.begin()
+
+    def hand_on(self) -> list[FlowBatch]:
+        """Everything that is not settled, oldest first: it is another store's now, as if it had never come here."""
+        batches = self._head.left()
+        self._head.give_up()
+        batches += self._closed
+        self._closed.clear()
+        self._closed_rows = self._closed_octets = 0
+        while (opened := self._batcher.take(0.0, flush=True)) is not None:
+            batches.append(opened)
+        self._rows_in -= sum(map(len, batches))
+        return batches
 
     @property
     def head(self) -> Head:

@@ -19,6 +19,11 @@ class LaneStore(Protocol):
     """Takes batches at once, gives parts in order; what becomes of a part is told before the next is asked for."""
 
     @property
+    def is_durable(self) -> bool:
+        """Whether what it holds outlives the process."""
+        ...
+
+    @property
     def is_full(self) -> bool:
         """Whether the next batch would cost the oldest one."""
         ...
@@ -44,8 +49,13 @@ class LaneStore(Protocol):
         ...
 
     @property
-    def sequence(self) -> int:
-        """Of the last batch that was closed; 0 before the first."""
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed; before the first, with the number 0."""
+        ...
+
+    @property
+    def can_be_left(self) -> bool:
+        """Whether nothing stays behind when it is closed after ``hand_on``."""
         ...
 
     def books(self) -> LaneBooks:
@@ -88,17 +98,24 @@ class LaneStore(Protocol):
         """Write down what was settled."""
         ...
 
+    def hand_on(self) -> list[FlowBatch]:
+        """What it holds, to be put elsewhere; of a durable one nothing, which is only left when it is empty."""
+        ...
+
 
 class MemoryStore:
     """Keeps rows in memory: it promises nothing across a restart."""
 
     restored_since: Final = None
+    is_durable: Final = False
+    can_be_left: Final = True
 
     def __init__(self, batching: Batching, bounds: LaneBounds, id_of: Callable[[int], str]) -> None:
         self._queue = LaneQueue(batching, bounds, id_of)
         self.put = self._queue.put
         self.books = self._queue.books
         self.keep = self._queue.head.keep
+        self.hand_on = self._queue.hand_on
         self.cut = self._queue.head.cut
 
     @property
@@ -118,8 +135,8 @@ class MemoryStore:
         return self._queue.head.current if self._queue.head.is_exporting else None
 
     @property
-    def sequence(self) -> int:
-        return self._queue.sequence
+    def last_batch(self) -> str:
+        return self._queue.last_batch
 
     def opened(self, notify: Callable[[], None]) -> AbstractAsyncContextManager[object]:
         return nullcontext()

@@ -72,8 +72,8 @@ def run_program(
         )
         if directory is None:
             log.warning("no_state_directory", problem="nothing is kept across restarts; give stateDirectory")
-        for name in orphan_spools(directory, {plugin.entry.name for plugin in bound.exporters}):
-            problem = "no exporter has this name; flowjoin spool resend sends it to another"
+        for name in orphan_spools(directory, _with_spool(bound)):
+            problem = "no exporter with a spool has this name; flowjoin spool resend sends it to another"
             log.warning("spool_orphaned", spool=name, problem=problem)
         running: list[Pipeline] = []
         early = EarlySignals()
@@ -114,6 +114,10 @@ def run_program(
         if logs.format == "console":
             _tell_books(outcome.books, logs)
         return outcome.exit_code
+
+
+def _with_spool(bound: BoundConfig) -> set[str]:
+    return {plugin.entry.name for plugin in bound.exporters if plugin.entry.spool != "none"}
 
 
 def _leaves(exc: BaseException) -> Iterator[BaseException]:

@@ -137,16 +137,24 @@ class Reloader:
         if bound.config.mode != old.config.mode:
             problem = f"cannot change from {old.config.mode} without a restart, and the rest is not taken without it"
             raise ConfigError(problem, path="mode", source=self._file.path)
-        bound, kept_spools = _with_old_kinds_of_spool(old, bound)
         changes = compare(old.config, bound.config)
         plan = _plan(old.exporters, bound.exporters)
         maker = pipeline.lane_maker
-        replacements = [(plugin.entry.name, maker.replacement(plugin)) for plugin in plan.changed]
+        moved = {
+            plugin.entry.name
+            for plugin in plan.changed
+            if maker.is_spooled(plugin) != keeper.lane(plugin.entry.name).is_durable
+        }
         lanes = []
-        if plan.added:
-            for plugin in plan.added:
-                await keeper.wait_gone(plugin.entry.name)
+        for plugin in plan.added:
+            await keeper.wait_gone(plugin.entry.name)
+        if plan.added or moved:
             self._state = await self._in_thread(self._state.next_epoch)  # no id of theirs was used before
+        replacements = [
+            (plugin.entry.name, maker.replacement(plugin, self._state, is_moved=plugin.entry.name in moved))
+            for plugin in plan.changed
+        ]
+        if plan.added:
             try:
                 for plugin in plan.added:
                     lanes.append(maker.lane(plugin, self._state, is_added=True))
@@ -163,7 +171,9 @@ class Reloader:
         for name in plan.removed:
             keeper.take_out(name, grace)
         for name, new in replacements:
-            keeper.lane(name).replace(new.open_exporter, new.batching, new.bounds, grace_seconds=grace)
+            keeper.lane(name).replace(
+                new.open_exporter, new.batching, new.bounds, grace_seconds=grace, next_store=new.next_store
+            )
         for lane in lanes:
             keeper.add(lane)
         self._log.info(
@@ -173,7 +183,7 @@ class Reloader:
             exporters_changed=[plugin.entry.name for plugin in plan.changed],
             exporters_removed=plan.removed,
         )
-        fixed = [*changes.fixed, *kept_spools]
+        fixed = [*changes.fixed, *_new_elements(old, bound)]
         if fixed:
             self._log.warning("restart_needed", keys=fixed, problem="these cannot change while running")
 
@@ -192,15 +202,8 @@ def _plan(old: tuple[BoundExporter, ...], new: tuple[BoundExporter, ...]) -> _Pl
     )
 
 
-def _with_old_kinds_of_spool(old: BoundConfig, new: BoundConfig) -> tuple[BoundConfig, list[str]]:
-    """A lane in memory stays one, and so does one with a spool; gives the keys where that is not what is wanted."""
-    before = {plugin.entry.name: plugin.entry.spool for plugin in old.exporters}
-    exporters, kept = [], []
-    for plugin in new.exporters:
-        spool = before.get(plugin.entry.name, plugin.entry.spool)
-        if (spool == "none") != (plugin.entry.spool == "none"):
-            kept.append(f"exporters.{plugin.entry.name}.spool")
-            plugin = dataclasses.replace(plugin, entry=dataclasses.replace(plugin.entry, spool=spool))
-        exporters.append(plugin)
-    config = dataclasses.replace(new.config, exporters=tuple(plugin.entry for plugin in exporters))
-    return dataclasses.replace(new, config=config, exporters=tuple(exporters)), kept
+def _new_elements(old: BoundConfig, new: BoundConfig) -> list[str]:
+    """What a plugin that was not loaded before defines: flows have had their elements since the start."""
+    known = {element.name for element in old.registry} | {element.name for element in new.elements}
+    names = sorted(element.name for element in new.registry if element.name not in known)
+    return [f"Information Elements of plugins that were not loaded before: {', '.join(names)}"] if names else []

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from math import inf
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import trio
 
@@ -25,6 +25,9 @@ __all__ = ["PluginFailure", "keep_open", "plugin_code", "single_cause"]
 
 OpenedT = TypeVar("OpenedT")
 
+# What is never a plugin's fault: a cancellation from above, Ctrl-C, a generator that is thrown away.
+_NOBODYS: Final = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
+
 
 class PluginFailure(Exception):
     """Carries a plugin's exception, as ``__cause__``, out of the core's code that called the plugin."""
@@ -35,36 +38,42 @@ def plugin_code() -> Iterator[None]:
     """Around a call of a plugin: its exceptions are the plugin's fault."""
     try:
         yield
-    except SystemExit as exc:
-        raise PluginFailure from _exited(exc)
+    except _NOBODYS:
+        raise
     except Exception as exc:
         raise PluginFailure from exc
     except BaseExceptionGroup as group:
         raise PluginFailure from _contained(group)
+    except BaseException as exc:  # noqa: BLE001 - a plugin may raise anything
+        raise PluginFailure from _translated(exc)
 
 
 def _contained(group: BaseExceptionGroup[BaseException]) -> Exception:
-    """What a plugin's own nursery raised because one of its tasks called ``sys.exit``.
+    """What a plugin's own nursery raised because one of its tasks called ``sys.exit``, or did the like.
 
     Raises:
         BaseExceptionGroup: with what is nobody's to contain: a cancellation from above, Ctrl-C.
     """
-    contained, others = group.split((SystemExit, Exception))
+    others, contained = group.split(_NOBODYS)
     if others is not None:
         raise others
     assert contained is not None, "a group holds something"
-    return cast(Exception, _without_exits(contained))
+    return cast(Exception, _all_translated(contained))
 
 
-def _without_exits(exc: BaseException) -> BaseException:
+def _all_translated(exc: BaseException) -> BaseException:
     if isinstance(exc, BaseExceptionGroup):
-        return exc.derive([_without_exits(inner) for inner in exc.exceptions])
-    return _exited(exc) if isinstance(exc, SystemExit) else exc
+        return exc.derive([_all_translated(inner) for inner in exc.exceptions])
+    return exc if isinstance(exc, Exception) else _translated(exc)
 
 
-def _exited(exc: SystemExit) -> Exception:
-    """A library that gives up with ``sys.exit`` must not end the program, and everybody's delivery with it."""
-    failure = RuntimeError(f"it called sys.exit({exc.code!r})")
+def _translated(exc: BaseException) -> Exception:
+    """A library that gives up must not end the program, and everybody's delivery with it.
+
+    Some call ``sys.exit``; what panics in Rust comes as a ``BaseException``.
+    """
+    did = f"called sys.exit({exc.code!r})" if isinstance(exc, SystemExit) else f"raised {type(exc).__name__}: {exc}"
+    failure = RuntimeError(f"it {did}")
     failure.__cause__ = exc
     return failure
 
@@ -120,12 +129,14 @@ async def keep_open(
                 except Exception as exc:
                     bug = exc
                     raise
-        except SystemExit as exc:
-            failure = _exited(exc)
+        except _NOBODYS:
+            raise
         except Exception as exc:  # noqa: BLE001 - a plugin's context may raise anything
             failure = single_cause(exc)
         except BaseExceptionGroup as group:
             failure = single_cause(_contained(group))
+        except BaseException as exc:  # noqa: BLE001 - as that
+            failure = _translated(exc)
         if bug is not None:
             raise bug
         if failure is None and not is_done:

@@ -48,6 +48,7 @@ __all__ = [
 
 SUPPLY_SOURCE_DOWN: Final = "supply source_down: a context manager inside which what the tables come from is away"
 _HOOK: Final = "flowjoin_enricher_types"
+_SLICE: Final = 1024  # rows: about what the flow table gives at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +188,8 @@ async def check_without_its_source_it_goes_on(subject: EnricherSubject) -> None:
 
 
 async def check_no_task_step_is_long(subject: EnricherSubject) -> None:
-    """No task holds trio's thread for more than 50 ms, with a batch as large as lanes make them."""
-    batch = numbered_flows(4096)
+    """No task holds trio's thread for more than 50 ms, with a batch as large as the flow table gives."""
+    batch = numbered_flows(_SLICE)
 
     async def whole_life() -> None:
         async with subject.open() as enricher:

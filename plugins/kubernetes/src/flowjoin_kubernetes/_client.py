@@ -6,6 +6,7 @@ the requests themselves are ours (``_http``).
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -14,17 +15,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 import trio
 import yaml
 from kubernetes import config as kubernetes_config
 from kubernetes.client import Configuration
+from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config.config_exception import ConfigException
 
 from flowjoin.api import ConfigError
 from flowjoin_kubernetes._config import KubernetesConfig
-from flowjoin_kubernetes._http import Connection, Endpoint, HttpTrouble, Response, open_connection
+from flowjoin_kubernetes._http import Connection, Endpoint, HttpTrouble, Proxy, Response, open_connection
+from flowjoin_kubernetes._threads import in_thread
 
 __all__ = ["Api", "ApiError", "load_api"]
 
@@ -124,7 +127,7 @@ class Api:
         """
         ask = partial(self.configuration.get_api_key_with_prefix, "BearerToken", alias="authorization")
         try:
-            return (await trio.to_thread.run_sync(ask, abandon_on_cancel=True) or "").strip()
+            return (await in_thread(ask) or "").strip()
         except (ConfigException, OSError, ValueError) as exc:
             raise HttpTrouble(f"no credentials: {exc}") from exc
 
@@ -153,13 +156,32 @@ def load_api(config: KubernetesConfig) -> Api:
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ConfigError(f"the kubeconfig's server {configuration.host!r} is no http or https URL", path="kubeconfig")
     is_tls = url.scheme == "https"
+    proxy = None
+    if configuration.proxy and not should_bypass_proxies(configuration.host, configuration.no_proxy or ""):
+        proxy = _proxy(configuration.proxy)
     endpoint = Endpoint(
         host=url.hostname,
         port=url.port or (443 if is_tls else 80),
         server_name=configuration.tls_server_name or url.hostname,
         tls=partial(_tls_context, configuration) if is_tls else None,
+        proxy=proxy,
     )
     return Api(endpoint, url.path.rstrip("/"), configuration)
+
+
+def _proxy(text: str) -> Proxy:
+    """The proxy of a URL.
+
+    Raises:
+        ConfigError: it is none that can be used; the URL, which may hold a password, is not shown.
+    """
+    url = urlsplit(text)
+    if url.scheme != "http" or not url.hostname:
+        problem = f"the proxy to the API server has a {url.scheme or 'broken'} URL; only http proxies can be used"
+        raise ConfigError(problem)
+    user, password = unquote(url.username or ""), unquote(url.password or "")
+    shown = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return Proxy(host=url.hostname, port=url.port or 80, authorization=f"Basic {shown}" if user else "")
 
 
 def _tls_context(configuration: Configuration) -> ssl.SSLContext:

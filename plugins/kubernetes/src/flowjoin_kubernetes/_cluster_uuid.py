@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -11,6 +12,7 @@ from flowjoin.api import Logger, PluginError
 from flowjoin_kubernetes._client import Api, ApiError, load_api
 from flowjoin_kubernetes._config import KubernetesConfig
 from flowjoin_kubernetes._http import HttpTrouble
+from flowjoin_kubernetes._threads import in_thread
 
 __all__ = ["cluster_uuid"]
 
@@ -36,7 +38,7 @@ async def cluster_uuid(config: KubernetesConfig, log: Logger) -> str | None:
     if config.cluster_uuid == "none":
         await trio.lowlevel.checkpoint()
         return None
-    api = await trio.to_thread.run_sync(load_api, config, abandon_on_cancel=True)
+    api = await in_thread(partial(load_api, config))
     problem = "no answer"
     with trio.move_on_after(_PATIENCE_SECONDS):
         while True:

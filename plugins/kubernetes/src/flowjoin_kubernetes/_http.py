@@ -9,14 +9,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET
 from typing import Final
 
 import h11
 import trio
 
-__all__ = ["Connection", "Endpoint", "HttpTrouble", "Response", "open_connection"]
+from flowjoin_kubernetes._threads import in_thread
+
+__all__ = ["Connection", "Endpoint", "HttpTrouble", "Proxy", "Response", "open_connection"]
 
 CONNECT_SECONDS: Final = 10.0
 HEADER_SECONDS: Final = 60.0  # a server that is busy with a large list answers late
@@ -27,6 +29,19 @@ _KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT
 
 class HttpTrouble(Exception):
     """The server cannot be reached, went away, or does not speak HTTP; its text is a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """An HTTP proxy on the way to the server.
+
+    Attributes:
+        authorization: what its users show; never printed.
+    """
+
+    host: str
+    port: int
+    authorization: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +57,7 @@ class Endpoint:
     port: int
     server_name: str
     tls: Callable[[], ssl.SSLContext] | None
+    proxy: Proxy | None = None
 
     @property
     def authority(self) -> str:
@@ -165,13 +181,16 @@ async def open_connection(endpoint: Endpoint) -> AsyncIterator[Connection]:
     try:
         try:
             with trio.fail_after(CONNECT_SECONDS):
-                stream = socket_stream = await trio.open_tcp_stream(endpoint.host, endpoint.port)
+                first = endpoint.proxy or endpoint
+                stream = socket_stream = await trio.open_tcp_stream(first.host, first.port)
                 socket_stream.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
                 for name, value in _KEEP_ALIVE:
                     if hasattr(trio.socket, name):
                         socket_stream.setsockopt(IPPROTO_TCP, getattr(trio.socket, name), value)
+                if endpoint.proxy is not None:
+                    await _pass_through(stream, endpoint.authority, endpoint.proxy)
                 if endpoint.tls is not None:
-                    context = await trio.to_thread.run_sync(endpoint.tls, abandon_on_cancel=True)
+                    context = await in_thread(endpoint.tls)
                     tls = trio.SSLStream(stream, context, server_hostname=endpoint.server_name, https_compatible=True)
                     stream = tls
                     await tls.do_handshake()
@@ -179,10 +198,33 @@ async def open_connection(endpoint: Endpoint) -> AsyncIterator[Connection]:
             raise HttpTrouble(f"{endpoint.authority} did not take a connection within {CONNECT_SECONDS:g} s") from None
         except (trio.BrokenResourceError, OSError) as exc:
             raise HttpTrouble(f"no connection to {endpoint.authority}: {_cause(exc)}") from exc
+        except h11.RemoteProtocolError as exc:
+            raise HttpTrouble(f"the proxy does not speak HTTP: {exc}") from exc
         yield Connection(stream, endpoint.authority)
     finally:
         if stream is not None:
             await trio.aclose_forcefully(stream)
+
+
+async def _pass_through(stream: trio.abc.Stream, authority: str, proxy: Proxy) -> None:
+    """Have the proxy connect to the server (RFC 9110 section 9.3.6).
+
+    Raises:
+        HttpTrouble: it will not.
+        h11.RemoteProtocolError: it does not speak HTTP.
+    """
+    http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_PIECE)
+    headers = [("Host", authority)]
+    if proxy.authorization:
+        headers.append(("Proxy-Authorization", proxy.authorization))
+    request = h11.Request(method="CONNECT", target=authority, headers=headers)
+    await stream.send_all((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
+    while (event := http.next_event()) is h11.NEED_DATA or isinstance(event, h11.InformationalResponse):
+        if event is h11.NEED_DATA:
+            http.receive_data(bytes(await stream.receive_some(_PIECE)))
+    if not isinstance(event, h11.Response) or not 200 <= event.status_code < 300:
+        status = event.status_code if isinstance(event, h11.Response) else "nothing"
+        raise HttpTrouble(f"the proxy {proxy.host}:{proxy.port} answers {status}")
 
 
 def _cause(exc: BaseException) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-
-import trio
+from functools import partial
 
 from flowjoin.api import ClientCredentials, Node, PluginContext, Pod, Service, ServicePort
 from flowjoin_kubernetes._access import ClusterAccess
@@ -17,6 +16,7 @@ from flowjoin_kubernetes._config import KubernetesLookupConfig
 from flowjoin_kubernetes._credentials import read_credentials
 from flowjoin_kubernetes._records import NodeRecord, PodRecord, ServiceRecord, uid_text
 from flowjoin_kubernetes._tables import ClusterTables, open_tables
+from flowjoin_kubernetes._threads import in_thread
 
 __all__ = ["KubernetesLookup", "open_lookup"]
 
@@ -60,8 +60,8 @@ class KubernetesLookup(ClusterCertificates, ClusterAccess):
     async def client_credentials(self) -> ClientCredentials:
         return await read_credentials(self._api, self._credentials_namespace)
 
-    def pods_of(self, address: str) -> Sequence[PodRecord]:
-        return self._tables.pods_of(address)
+    def count_pods(self, address: str) -> int:
+        return self._tables.count_pods(address)
 
     def pod_record(self, address: str, at: float | None) -> PodRecord | None:
         return self._tables.pod_record(address, at)
@@ -69,8 +69,8 @@ class KubernetesLookup(ClusterCertificates, ClusterAccess):
     def node_record(self, name: str, at: float | None) -> NodeRecord | None:
         return self._tables.node_record(name, at)
 
-    def has_deleted_nodes(self) -> bool:
-        return self._tables.has_deleted_nodes()
+    def shared(self) -> tuple[bool, bool, bool]:
+        return self._tables.shared()
 
     def service_record(self, namespace: str, name: str, at: float | None) -> ServiceRecord | None:
         return self._tables.service_record(namespace, name, at)
@@ -79,7 +79,7 @@ class KubernetesLookup(ClusterCertificates, ClusterAccess):
 @asynccontextmanager
 async def open_lookup(config: KubernetesLookupConfig, context: PluginContext) -> AsyncIterator[KubernetesLookup]:
     """Answers, once the cluster's Pods are known."""
-    api = await trio.to_thread.run_sync(load_api, config, abandon_on_cancel=True)
+    api = await in_thread(partial(load_api, config))
     async with open_tables(api, config, context) as tables:
         yield KubernetesLookup(tables, api, config.aggregator_namespace)
 

@@ -1,4 +1,4 @@
-"""What is kept of a Pod, a Node and a Service: a few slots each, made from the API server's JSON.
+"""What is kept of a Pod, a Node and a Service: a few columns each, made from the API server's JSON.
 
 A cluster has hundreds of thousands of these, so texts that many share (namespaces, Nodes, labels of one workload's
 Pods) are one object, UIDs are sixteen octets, and everything else in the JSON is left behind.
@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 __all__ = [
     "NodeRecord",
@@ -34,48 +34,60 @@ _PROTOCOLS: Final = {"TCP": 6, "UDP": 17, "SCTP": 132}
 _UID_OCTETS: Final = 16
 
 
-class Record:
-    """An object while it exists.
-
-    Attributes:
-        uid: sixteen octets; the text itself where the API server's is no UUID.
-        created: seconds since 1970.
-        deleted: the same; infinite while it lives.
-        generation: of the list that it was last seen in.
-    """
-
-    __slots__ = ("created", "deleted", "generation", "uid")
-
-    def __init__(self, uid: bytes | str, created: float) -> None:
-        self.uid = uid
-        self.created = created
-        self.deleted = inf
-        self.generation = 0
+class Record(Protocol):
+    """An object while it exists. Its first three columns are these."""
 
     @property
-    def is_living(self) -> bool:
-        return self.deleted == inf
+    def uid(self) -> bytes | str:
+        """Sixteen octets; the text itself where the API server's is no UUID."""
+        ...
+
+    @property
+    def created(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+    @property
+    def deleted(self) -> float:
+        """The same; infinite while it lives."""
+        ...
 
     def found_by(self) -> Iterable[Hashable]:
         """What it is found by."""
-        raise NotImplementedError
+        ...
 
 
-class PodRecord(Record):
+class PodRecord(NamedTuple):
     """A Pod with addresses of its own."""
 
-    __slots__ = ("addresses", "labels", "name", "namespace", "node")
+    uid: bytes | str
+    created: float
+    deleted: float
+    namespace: str
+    name: str
+    node: str
+    addresses: tuple[str, ...]
+    labels: str
 
-    def __init__(self, manifest: Json, seen_at: float) -> None:
+    @classmethod
+    def of(cls, manifest: Json, seen_at: float) -> PodRecord:
+        """Of the API server's object.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: it lacks what every Pod has.
+        """
         metadata, status = manifest["metadata"], _mapping(manifest.get("status"))
-        # A Pod that is seen pending gets its address about now, however long ago it was made.
-        created = seen_at if status.get("phase") == "Pending" else _created(metadata, seen_at)
-        super().__init__(_uid(metadata), created)
-        self.namespace: str = sys.intern(metadata["namespace"])
-        self.name: str = metadata["name"]
-        self.node: str = sys.intern(_mapping(manifest.get("spec")).get("nodeName") or "")
-        self.labels: str = sys.intern(labels_json(metadata.get("labels")))
-        self.addresses: tuple[str, ...] = _addresses(each.get("ip") for each in status.get("podIPs") or ())
+        return cls(
+            uid=_uid(metadata),
+            # A Pod that is seen pending gets its address about now, however long ago it was made.
+            created=seen_at if status.get("phase") == "Pending" else _created(metadata, seen_at),
+            deleted=inf,
+            namespace=sys.intern(metadata["namespace"]),
+            name=metadata["name"],
+            node=sys.intern(_mapping(manifest.get("spec")).get("nodeName") or ""),
+            addresses=_addresses(each.get("ip") for each in status.get("podIPs") or ()),
+            labels=sys.intern(labels_json(metadata.get("labels"))),
+        )
 
     def found_by(self) -> Iterable[Hashable]:
         return self.addresses
@@ -91,18 +103,28 @@ class PodRecord(Record):
         return _mapping(manifest.get("status")).get("phase") in _TERMINATED
 
 
-class NodeRecord(Record):
+class NodeRecord(NamedTuple):
     """A Node."""
 
-    __slots__ = ("addresses", "labels", "name")
+    uid: bytes | str
+    created: float
+    deleted: float
+    name: str
+    addresses: tuple[str, ...]
+    labels: str
 
-    def __init__(self, manifest: Json, seen_at: float) -> None:
+    @classmethod
+    def of(cls, manifest: Json, seen_at: float) -> NodeRecord:
+        """As of a Pod."""
         metadata, status = manifest["metadata"], _mapping(manifest.get("status"))
-        super().__init__(_uid(metadata), _created(metadata, seen_at))
-        self.name: str = sys.intern(metadata["name"])
-        self.labels: str = labels_json(metadata.get("labels"))
-        self.addresses: tuple[str, ...] = _addresses(
-            each.get("address") for each in status.get("addresses") or () if str(each.get("type")).endswith("IP")
+        given = (each for each in status.get("addresses") or () if str(each.get("type")).endswith("IP"))
+        return cls(
+            uid=_uid(metadata),
+            created=_created(metadata, seen_at),
+            deleted=inf,
+            name=sys.intern(metadata["name"]),
+            addresses=_addresses(each.get("address") for each in given),
+            labels=labels_json(metadata.get("labels")),
         )
 
     def found_by(self) -> Iterable[Hashable]:
@@ -119,30 +141,42 @@ class NodeRecord(Record):
         return False
 
 
-class ServiceRecord(Record):
+class ServiceRecord(NamedTuple):
     """A Service.
 
     Attributes:
         ports: of each its number, protocol number, name and Node port.
     """
 
-    __slots__ = ("addresses", "name", "namespace", "ports")
+    uid: bytes | str
+    created: float
+    deleted: float
+    namespace: str
+    name: str
+    addresses: tuple[str, ...]
+    ports: tuple[tuple[int, int, str, int], ...]
 
-    def __init__(self, manifest: Json, seen_at: float) -> None:
+    @classmethod
+    def of(cls, manifest: Json, seen_at: float) -> ServiceRecord:
+        """As of a Pod."""
         metadata, spec = manifest["metadata"], _mapping(manifest.get("spec"))
-        super().__init__(_uid(metadata), _created(metadata, seen_at))
-        self.namespace: str = sys.intern(metadata["namespace"])
-        self.name: str = metadata["name"]
-        # a headless Service's address is the word None
-        self.addresses: tuple[str, ...] = _addresses(spec.get("clusterIPs") or [spec.get("clusterIP")])
-        self.ports: tuple[tuple[int, int, str, int], ...] = tuple(
-            (
-                int(port["port"]),
-                _PROTOCOLS.get(port.get("protocol") or "TCP", 0),
-                port.get("name") or "",
-                int(port.get("nodePort") or 0),
-            )
-            for port in spec.get("ports") or ()
+        return cls(
+            uid=_uid(metadata),
+            created=_created(metadata, seen_at),
+            deleted=inf,
+            namespace=sys.intern(metadata["namespace"]),
+            name=metadata["name"],
+            # a headless Service's address is the word None
+            addresses=_addresses(spec.get("clusterIPs") or [spec.get("clusterIP")]),
+            ports=tuple(
+                (
+                    int(port["port"]),
+                    _PROTOCOLS.get(port.get("protocol") or "TCP", 0),
+                    port.get("name") or "",
+                    int(port.get("nodePort") or 0),
+                )
+                for port in spec.get("ports") or ()
+            ),
         )
 
     def found_by(self) -> Iterable[Hashable]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -32,8 +32,8 @@ class Tables(Protocol):
     ``at`` is in seconds since 1970; None asks for the present.
     """
 
-    def pods_of(self, address: str) -> Sequence[PodRecord]:
-        """Every Pod that is known to have, or to have had, the address."""
+    def count_pods(self, address: str) -> int:
+        """How many Pods are known to have, or to have had, the address."""
         ...
 
     def pod_record(self, address: str, at: float | None) -> PodRecord | None:
@@ -44,8 +44,8 @@ class Tables(Protocol):
         """The Node of that name then."""
         ...
 
-    def has_deleted_nodes(self) -> bool:
-        """Whether a Node's name may have meant two Nodes lately."""
+    def shared(self) -> tuple[bool, bool, bool]:
+        """Whether there are addresses of several Pods, names of several Nodes, names of several Services."""
         ...
 
     def service_record(self, namespace: str, name: str, at: float | None) -> ServiceRecord | None:
@@ -58,14 +58,22 @@ class Table(Generic[RecordT]):
 
     def __init__(
         self,
-        record_type: Callable[[dict[str, Any], float], RecordT],
+        record_type: Any,
         store: TimedStore[RecordT],
         *,
         wall: Callable[[], float],
         changes: Counter,
         unreadable: Counter,
     ) -> None:
-        """Over an empty store."""
+        """Over an empty store.
+
+        Args:
+            record_type: the class itself: makes records, and says which of its objects count.
+            store: gets them.
+            wall: seconds since 1970.
+            changes: counts objects.
+            unreadable: counts those that lack what every object has.
+        """
         self.store = store
         self._record_type = record_type
         self._wall = wall
@@ -78,11 +86,10 @@ class Table(Generic[RecordT]):
     def put(self, manifest: dict[str, Any]) -> None:
         self._changes.inc()
         try:
-            record_type: Any = self._record_type  # the class itself: it says which of its objects count
-            if record_type.is_over(manifest):
+            if self._record_type.is_over(manifest):
                 self.store.delete(uid_of(manifest), self._wall())
-            elif record_type.is_wanted(manifest):
-                self.store.put(self._record_type(manifest, self._wall()))
+            elif self._record_type.is_wanted(manifest):
+                self.store.put(self._record_type.of(manifest, self._wall()))
         except (KeyError, TypeError, ValueError, AttributeError):
             self._unreadable.inc()
 
@@ -102,12 +109,12 @@ class ClusterTables:
 
     def __init__(self, kept_seconds: float) -> None:
         """Empty."""
-        self.pods: TimedStore[PodRecord] = TimedStore(kept_seconds=kept_seconds)
-        self.nodes: TimedStore[NodeRecord] = TimedStore(kept_seconds=kept_seconds)
-        self.services: TimedStore[ServiceRecord] = TimedStore(kept_seconds=kept_seconds)
+        self.pods = TimedStore(PodRecord, kept_seconds=kept_seconds)
+        self.nodes = TimedStore(NodeRecord, kept_seconds=kept_seconds)
+        self.services = TimedStore(ServiceRecord, kept_seconds=kept_seconds)
 
-    def pods_of(self, address: str) -> Sequence[PodRecord]:
-        return self.pods.candidates(_plain(address))
+    def count_pods(self, address: str) -> int:
+        return self.pods.count(_plain(address))
 
     def pod_record(self, address: str, at: float | None) -> PodRecord | None:
         return self.pods.find(_plain(address), at)
@@ -115,8 +122,8 @@ class ClusterTables:
     def node_record(self, name: str, at: float | None) -> NodeRecord | None:
         return self.nodes.find(("name", name), at)
 
-    def has_deleted_nodes(self) -> bool:
-        return self.nodes.deleted_held > 0
+    def shared(self) -> tuple[bool, bool, bool]:
+        return self.pods.has_shared_keys, self.nodes.has_shared_keys, self.services.has_shared_keys
 
     def node_at(self, address: str, at: float | None) -> NodeRecord | None:
         """The Node that had the address then."""

@@ -52,6 +52,8 @@ _WRITE_OCTETS: Final = 8 * 1024 * 1024  # in memory, of one write
 class SpoolStore:
     """Keeps a lane's rows on the disk until they are settled."""
 
+    is_durable: Final = True
+
     def __init__(
         self,
         settings: SpoolSettings,
@@ -173,9 +175,14 @@ class SpoolStore:
         return self._delivery.head.current if self._delivery.head.is_exporting else None
 
     @property
-    def sequence(self) -> int:
-        """Of the last batch that was closed; 0 before the first of this run."""
-        return self._writer.sequence
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed; before the first of this run, with the number 0."""
+        return self._writer.last_batch
+
+    @property
+    def can_be_left(self) -> bool:
+        """Whether it is known to be empty."""
+        return self._is_restored and not self.held
 
     @property
     def octets(self) -> int:
@@ -236,6 +243,11 @@ class SpoolStore:
         """The part, which failed, is dead letters."""
         self._delivery.bury(reason)
         self._leave_settled()
+
+    def hand_on(self) -> list[FlowBatch]:
+        """Nothing: it is only left when it is empty."""
+        assert not self.held, "what is on the disk stays there"
+        return []
 
     # What waits for the disk.
 

@@ -93,9 +93,9 @@ class SpoolWriter:
         self._settings = settings
 
     @property
-    def sequence(self) -> int:
-        """Of the last batch that was closed."""
-        return self._sequence
+    def last_batch(self) -> str:
+        """The id of the last batch that was closed."""
+        return f"{self._head.instance_id}/{self._head.lane}/{self._epoch}/{self._sequence}"
 
     @property
     def open_rows(self) -> int:

@@ -1,0 +1,117 @@
+"""A plugin that does what it is told to do wrong: an exporter and an enricher of type ``ill``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from flowjoin.api import EnricherType, ExporterType, hookimpl
+
+
+class OddError(BaseException):
+    """What nobody should raise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    does: str = ""
+
+
+def fail(does: str, where: str) -> None:
+    """What is done without waiting."""
+    match does.removeprefix(f"{where}: "):
+        case "raises":
+            raise ZeroDivisionError("a bug")
+        case "raises a BaseException":
+            raise OddError("odd")
+        case "calls sys.exit":
+            sys.exit("enough")
+        case "blocks the loop for 1.5 s":
+            time.sleep(1.5)
+        case "blocks the loop for ever":
+            time.sleep(3600)
+
+
+class Exporter:
+    def __init__(self, does: str) -> None:
+        self.does = does
+        self.has_failed = False
+
+    async def export(self, batch: Any) -> None:
+        if self.does == "export: hangs":
+            await trio.sleep_forever()
+        if self.does == "export: raises, every other time":
+            self.has_failed = not self.has_failed
+            if self.has_failed:
+                raise ZeroDivisionError("a bug")
+        if self.does == "export: cancels itself":
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await trio.sleep_forever()
+        fail(self.does, "export")
+
+
+class Enricher:
+    def __init__(self, does: str) -> None:
+        self.does = does
+
+    def enrich(self, batch: Any) -> Any:
+        fail(self.does, "enrich")
+        match self.does.removeprefix("enrich: "):
+            case "gives no mapping":
+                return 7
+            case "gives a column of another length":
+                return {"sourcePodName": ["pod"]}
+            case "gives an element it did not declare":
+                return {"octetTotalCount": [0] * len(batch)}
+            case "gives values of a wrong type":
+                return {"sourcePodName": [b"pod"] * len(batch)}
+        return {"sourcePodName": ["pod"] * len(batch)}
+
+
+async def _run_away(does: str) -> None:
+    await trio.sleep(0.1)
+    fail(does, "its task")
+
+
+def _opened(kind: type[Any]) -> Any:
+    @asynccontextmanager
+    async def open_it(config: Settings, _context: Any) -> AsyncIterator[Any]:
+        if config.does == "open: hangs":
+            await trio.sleep_forever()
+        fail(config.does, "open")
+        if config.does == "open: yields something else":
+            yield 7
+            return
+        async with trio.open_nursery() as nursery:
+            if config.does.startswith("its task"):
+                nursery.start_soon(_run_away, config.does)
+            try:
+                yield kind(config.does)
+            finally:
+                if config.does == "close: hangs":
+                    await trio.sleep_forever()
+                if config.does == "close: hangs, shielded":
+                    with trio.CancelScope(shield=True):
+                        await trio.sleep_forever()
+            nursery.cancel_scope.cancel()
+
+    return open_it
+
+
+@hookimpl
+def flowjoin_exporter_types() -> list[ExporterType]:
+    return [ExporterType("ill", Settings, _opened(Exporter), api_version=1)]
+
+
+@hookimpl
+def flowjoin_enricher_types() -> list[EnricherType]:
+    return [
+        EnricherType("ill", Settings, adds=(), fills=("sourcePodName",), open=_opened(Enricher), api_version=1),
+    ]
