@@ -89,8 +89,9 @@ async def test_a_certificate_that_is_shown_must_be_good(tmp_path, pair):
         assert (await ask(port, certificates.client_context(tmp_path, None), "/livez"))[0] == 200
 
 
-async def test_others_may_reach_it_where_it_is_guarded(tmp_path):
-    async with serving(tmp_path, host="0.0.0.0") as port:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+async def test_others_may_reach_it_where_it_is_guarded(tmp_path, host):
+    async with serving(tmp_path, host=host) as port:  # over IPv4 at "::" too: Pods' addresses are IPv4 in most clusters
         assert (await ask(port, certificates.client_context(tmp_path, None), "/readyz"))[0] == 200
 
 

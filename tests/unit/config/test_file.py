@@ -60,9 +60,16 @@ def test_in_a_pod_antreas_file_has_kubernetes_name_the_pods(
     loaded = parse_file(b"flowLogger: {enable: true}", "f")
     assert [entry.type for entry in loaded.config.enrichers] == types
     assert [entry.type for entry in loaded.config.lookups] == types
-    assert [notice.path for notice in loaded.warnings if notice.severity == "info"] == ["enrichers", "lookups"][
-        : 2 * len(types)
-    ]
+    assert [notice.path for notice in loaded.warnings if notice.severity == "info"] == [
+        "enrichers",
+        "lookups",
+        "apiServer",
+    ][: 3 * len(types)]
+    loaded.require_available()
+    api = loaded.config.api_server
+    assert (str(api.endpoint), api.tls, api.review_tokens) == (
+        ("[::]:10348", "selfSigned", True) if types else ("127.0.0.1:10348", "none", False)
+    )
 
 
 def test_in_a_pod_what_the_file_says_of_enrichers_and_lookups_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +79,27 @@ def test_in_a_pod_what_the_file_says_of_enrichers_and_lookups_holds(monkeypatch:
     loaded = parse_file(b"enrichers: []\nlookups: [{type: file, path: x}]\nflowLogger: {enable: true}", "f")
     assert loaded.config.enrichers == ()
     assert [entry.type for entry in loaded.config.lookups] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("apiServer: {apiPort: 10349}", "[::]:10349"),
+        ('apiServer: {address: "127.0.0.1:10348"}', "127.0.0.1:10348"),
+        ("apiServer: {address: none}", "None"),
+        ("apiServer: {token: {env: TOKEN}}", "127.0.0.1:10348"),
+        ("lookups: []", "127.0.0.1:10348"),  # nobody there could be asked who may read
+    ],
+)
+def test_in_a_pod_the_api_is_reached_from_outside_unless_the_file_says_where(
+    monkeypatch: pytest.MonkeyPatch, text: str, endpoint: str
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("POD_NAMESPACE", "flow-aggregator")
+    monkeypatch.setattr("flowjoin._config.file.entry_points", lambda **_: ["flowjoin-kubernetes"])
+    api = parse_file(text.encode(), "f").config.api_server
+    assert str(api.endpoint) == endpoint
+    assert api.review_tokens == (endpoint.startswith("[::]"))
 
 
 def test_in_a_pod_without_the_plugin_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:

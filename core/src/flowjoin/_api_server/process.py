@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -156,7 +157,7 @@ class ApiServer:
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(discard_body)
-            peer = (scope.get("client") or ("",))[0]
+            peer = (scope.get("client") or ("",))[0].removeprefix("::ffff:")  # IPv4 at a socket of both families
             await self._api.answer(scope, send, lambda: is_gone, peer=peer, identity=identity)
             nursery.cancel_scope.cancel()
 
@@ -187,7 +188,10 @@ async def _in_time(review: Awaitable[User | bool | None]) -> User | bool | None:
 
 async def _open_listeners(endpoint: Endpoint, *, is_for_others: bool) -> list[trio.SocketListener]:
     try:
-        listeners = await trio.open_tcp_listeners(endpoint.port, host=endpoint.host, backlog=_BACKLOG)
+        if endpoint.host == "::":
+            listeners = [_open_everywhere(endpoint.port)]
+        else:
+            listeners = await trio.open_tcp_listeners(endpoint.port, host=endpoint.host, backlog=_BACKLOG)
     except OSError as exc:
         in_use = exc.errno == errno.EADDRINUSE
         cause = "is in use; stop what uses it, or give another" if in_use else f"cannot be had: {exc.strerror or exc}"
@@ -199,6 +203,17 @@ async def _open_listeners(endpoint: Endpoint, *, is_for_others: bool) -> list[tr
                 each.socket.close()
             raise ConfigError(f"{endpoint.host} is {host} here, which others reach", path="apiServer.address")
     return listeners
+
+
+def _open_everywhere(port: int) -> trio.SocketListener:
+    """One socket for both families: trio's own at "::" would refuse IPv4, which most Pods' addresses are."""
+    try:
+        opened = socket.create_server(("::", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True)
+    except (OSError, ValueError) as exc:  # ValueError: this machine cannot have both families in one socket
+        if isinstance(exc, OSError) and exc.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+            raise
+        opened = socket.create_server(("0.0.0.0", port), backlog=_BACKLOG)  # noqa: S104 - the operator asked for all
+    return trio.SocketListener(trio.socket.from_stdlib_socket(opened))
 
 
 class _Turns:

@@ -101,8 +101,7 @@ class Binder:
         """An instance of that dataclass."""
         specs = fields_of(into)
         if not isinstance(node, MappingNode):
-            keys = ", ".join(spec.key for spec in specs if spec.hint is not Settings)
-            raise self._wrong(node, path, f"a mapping with the keys {keys}")
+            raise self._wrong(node, path, describe(into))
         # First of all, so that a required key that is misspelt is not told as missing.
         if not any(spec.hint is Settings for spec in specs):
             self.unknown_keys(node, [spec.key for spec in specs], path, lenient=into in self._lenient)
@@ -313,7 +312,8 @@ def describe(hint: Any, bounds: Bounds | None = None) -> str:
     if hasattr(hint, "from_text"):
         return f"text such as {hint.EXAMPLE}" if hasattr(hint, "EXAMPLE") else "text"
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return f"a mapping with the keys {', '.join(spec.key for spec in fields_of(hint))}"
+        keys = ", ".join(spec.key for spec in fields_of(hint) if spec.hint is not Settings)
+        return f"a mapping with the keys {keys}"
     raise TypeError(f"a configuration field cannot have the type {hint!r}")
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, cast
 
 from flowjoin._config import antrea
 from flowjoin._config.binder import Binder
+from flowjoin._config.endpoint import Endpoint
 from flowjoin._config.fields import fields_of
 from flowjoin._config.model import (
     ApiServer,
@@ -105,8 +106,8 @@ def load_config(
         text: the YAML document.
         source: the file's name, for errors.
         strict: an unknown key is an error everywhere.
-        in_cluster: Kubernetes names Pods and keeps certificates where the file does not say who does, as
-            Antrea's file, which has no word for it, takes for granted.
+        in_cluster: Kubernetes names Pods and keeps certificates where the file does not say who does, and the HTTP
+            API is reached from outside of the Pod, as Antrea's file, which has no word for it, takes for granted.
 
     Raises:
         ConfigError: naming file, line, key, the wrong value and what would be right.
@@ -182,7 +183,7 @@ class _Loading:
         antrea.check_required(sections)
         self._check_mode()
         config = cast(Config, self._binder.dataclass(self._with_kubernetes(known), Config, ""))
-        config = self._raise_timeouts(config)
+        config = self._raise_timeouts(self._with_api_of_a_pod(config))
         protocol = self._transport(config)
         made = [antrea.to_exporter(section, config.csv_quoting, Spool(), mode=config.mode) for section in sections]
         config = dataclasses.replace(
@@ -217,6 +218,20 @@ class _Loading:
         made = (read_document(f"{key}: [{{type: kubernetes}}]", self._source) for key in missing)
         added = [entry for node in made if isinstance(node, MappingNode) for entry in node.entries]
         return MappingNode(entries=(*document.entries, *added), line=document.line)
+
+    def _with_api_of_a_pod(self, config: Config) -> Config:
+        """Probes come from outside of the Pod, people through the Service: on loopback neither would be heard."""
+        api = config.api_server
+        on_loopback = api.endpoint
+        is_said = api.address is not None or api.tls != "none" or api.is_authenticated
+        can_ask = any(entry.type == "kubernetes" for entry in config.lookups)
+        if on_loopback is None or is_said or not can_ask or not self._in_cluster:
+            return config
+        address = Endpoint(host="::", port=on_loopback.port)
+        assumed = f'{{address: "{address}", tls: selfSigned, reviewTokens: true}}'
+        self._note("info", f"is {assumed} in a cluster; write an address for another", "apiServer")
+        api = dataclasses.replace(api, address=address, tls="selfSigned", review_tokens=True)
+        return dataclasses.replace(config, api_server=api)
 
     def _unknown_top_keys(self, known: list[str]) -> None:
         self._binder.unknown_keys(self._document, known, "", lenient=True)

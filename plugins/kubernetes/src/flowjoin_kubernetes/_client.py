@@ -150,7 +150,8 @@ def load_api(config: KubernetesConfig) -> Api:
             )
     except (ConfigException, yaml.YAMLError, OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         what = "the Pod's service account" if in_cluster else f"the kubeconfig {config.kubeconfig or 'of this user'}"
-        problem = f"{what} cannot be used: {exc}; give kubeconfig, or run where there is a service account"
+        cause = str(exc).rstrip(".")
+        problem = f"{what} cannot be used: {cause}; give kubeconfig, or run where there is a service account"
         raise ConfigError(problem, path="" if in_cluster else "kubeconfig") from exc
     url = urlsplit(configuration.host)
     if url.scheme not in ("http", "https") or not url.hostname:
