@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,11 +60,19 @@ class ClickHouseProcess:
     """
 
     def __init__(
-        self, path: Path, *, password: str = "", certificate: Path | None = None, key: Path | None = None
+        self,
+        path: Path,
+        *,
+        password: str = "",
+        certificate: Path | None = None,
+        key: Path | None = None,
+        is_client_verified: bool = False,
     ) -> None:
+        """Take what it is started with; a client that is verified has the server's own certificate, or one of it."""
         self._path = path
         self._password = password
         self._tls = (certificate, key)
+        self._is_client_verified = is_client_verified
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.url = ""
@@ -75,6 +83,8 @@ class ClickHouseProcess:
         command += ["--password", self._password]
         if self._tls[0]:
             command += ["--certificate", str(self._tls[0]), "--key", str(self._tls[1])]
+        if self._is_client_verified:
+            command += ["--client-ca", str(self._tls[0])]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -106,7 +116,7 @@ class ClickHouseProcess:
             assert killer.stdout is not None
             assert killer.stdout.readline() == "WATCHING\n"
             yield
-            assert killer.wait(90) == 0
+            assert killer.wait(330) == 0
         doomed.wait(30)
 
     def tables(self, database: str) -> list[TableData]:
@@ -118,6 +128,13 @@ class ClickHouseProcess:
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def ends_soon(self) -> bool:
+        """Whether it is gone, or is so in a moment: its sockets close before it has ended."""
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(2)
+        return not self.is_running
 
     @contextmanager
     def running(self) -> Iterator[ClickHouseProcess]:
@@ -149,6 +166,8 @@ class ClickHouseProcess:
         context = None
         if self.url.startswith("https"):
             context = ssl.create_default_context(cafile=str(self._tls[0]))
+            if self._is_client_verified:
+                context.load_cert_chain(str(self._tls[0]), str(self._tls[1]))
         with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             data: bytes = answer.read()
             return data

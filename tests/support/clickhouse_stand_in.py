@@ -54,6 +54,9 @@ class _Server(ThreadingHTTPServer):
         if arguments.certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(arguments.certificate, arguments.key)
+            if arguments.client_ca:
+                context.load_verify_locations(arguments.client_ca)
+                context.verify_mode = ssl.CERT_REQUIRED
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
     def take_fault(self, statement: bytes) -> dict[str, Any]:
@@ -163,6 +166,9 @@ class _Handler(BaseHTTPRequestHandler):
         return bytes(body)
 
     def _is_known(self) -> bool:
+        if self.headers.get("X-ClickHouse-SSL-Certificate-Auth") == "on":
+            has_certificate = isinstance(self.connection, ssl.SSLSocket) and bool(self.connection.getpeercert())
+            return has_certificate and self.headers.get("X-ClickHouse-User") == "default"
         given = self.headers.get("Authorization", "").removeprefix("Basic ")
         user, _, password = base64.b64decode(given).decode().partition(":")
         return user == "default" and hmac.compare_digest(password.encode(), self.server.password.encode())
@@ -191,6 +197,7 @@ def main() -> None:
     parser.add_argument("--password", default="")
     parser.add_argument("--certificate")
     parser.add_argument("--key")
+    parser.add_argument("--client-ca")
     server = _Server(parser.parse_args())
     scheme = "https" if isinstance(server.socket, ssl.SSLSocket) else "http"
     print(f"READY {scheme}://127.0.0.1:{server.server_port}", flush=True)

@@ -18,7 +18,7 @@ def main() -> None:
     pid, directory = int(sys.argv[1]), Path(sys.argv[2])
     log = max(directory.iterdir())
     before = log.stat().st_size
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     print("WATCHING", flush=True)
     while log.stat().st_size == before:
         if time.monotonic() > deadline:

@@ -7,10 +7,15 @@ import re
 from pathlib import Path
 
 import pytest
+from clickhouse_lane import context, deliver
+from clickhouse_process import ClickHouseProcess
 
 from flowjoin._config.fields import fields_of
 from flowjoin._config.plain import to_plain
+from flowjoin.api import Secret
+from flowjoin.testing.batches import numbered_flows
 from flowjoin_clickhouse import ClickHouseConfig, SchemaConfig, TlsConfig
+from flowjoin_clickhouse._exporter import open_clickhouse
 
 REPOSITORY = Path(__file__).parents[3]
 PAGE = (REPOSITORY / "docs" / "reference" / "exporters" / "clickhouse.md").read_text(encoding="utf-8")
@@ -38,9 +43,44 @@ def test_each_key_is_there_with_its_default(cls: type[object]) -> None:
 
 
 def test_each_counter_and_event_is_there() -> None:
-    counters = re.findall(r'\.counter\("(\w+)"', SOURCES)
+    counters = re.findall(r'\.counter\(\s*"(\w+)"', SOURCES)
     events = set(re.findall(r'\blog\.\w+\(\s*"(\w+)"', SOURCES)) | set(re.findall(r'_log\.\w+\(\s*"(\w+)"', SOURCES))
-    assert len(counters) == 5
-    assert len(events) == 7
+    assert len(counters) == 8
+    assert len(events) == 10
     for name in [*(f"flowjoin_clickhouse_{counter}_total" for counter in counters), *events]:
         assert f"| `{name}` |" in PAGE, name
+
+
+def replicated_statements(database: str) -> list[str]:
+    """The page's, for one node."""
+    section = PAGE[PAGE.index("### Replicated tables") :].partition("\n### ")[0]
+    blocks = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    text = "".join(blocks).replace(" ON CLUSTER '{cluster}'", "").replace("flows_db", database)
+    text = re.sub(r"Replicated(\w*MergeTree)\([^)]*\)", r"\1", text)
+    text = re.sub("replicated_deduplication_window = 10000, .*;", "non_replicated_deduplication_window = 10000;", text)
+    return [each for each in text.split(";\n") if each.strip()]
+
+
+async def test_the_form_for_replicated_tables_gets_its_columns_and_its_view(
+    server: ClickHouseProcess, database: str, password: str
+) -> None:
+    assert password
+    table, target, view = replicated_statements(database)
+    server.command(f"CREATE DATABASE {database}")
+    server.command(table)
+    config = ClickHouseConfig(
+        database_url=server.url,
+        database=database,
+        password=Secret("env", "CH_PASSWORD"),
+        create_schema=True,
+        schema=SchemaConfig(views=False),
+    )
+    ctx = context()
+    async with open_clickhouse(config, ctx) as exporter:
+        server.command(target)
+        server.command(view)
+        server.arm(match="INSERT INTO", drop="after")
+        await deliver(exporter, numbered_flows(50).with_id("a"))
+    assert server.query(f"SELECT sum(flows) FROM {database}.flows_by_minute") == [[50]]
+    assert server.query(f"SELECT count() FROM {database}.flows") == [[50]]
+    assert "columns_added" in [line.event for line in ctx.log.lines]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from clickhouse_connect.driver.client import Client
 
-from flowjoin.api import AddressFamily, ConfigError
+from flowjoin.api import AddressFamily
 from flowjoin.testing.batches import standard_flow
 from flowjoin.testing.context import RecordingContext
-from flowjoin_clickhouse import ClickHouseConfig, SchemaConfig, _client
+from flowjoin_clickhouse import ClickHouseConfig, SchemaConfig
 from flowjoin_clickhouse._columns import insert_columns, table_columns
 from flowjoin_clickhouse._exporter import open_clickhouse
 
@@ -135,9 +135,3 @@ async def test_the_sorting_key_is_antreas_and_the_rest_is_as_configured(embedded
         "SELECT toUnixTimestamp(minute), sourcePodName, octetDeltaCount, flows FROM sorted.flows_minute_view"
     )
     assert minute.result_rows == [(1637706960, "perftest-a", 8982624938, 1)]
-
-
-def test_without_the_engine_the_url_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_client.importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'flowjoin-clickhouse\[embedded\]'"):
-        _client.refuse_missing_engine(ClickHouseConfig(database_url="chdb:///tmp/x"))

@@ -1,6 +1,7 @@
 """Exporter plugin: rows of a ClickHouse table, on a server or in an engine inside this process."""
 
 from flowjoin.api import ExporterType, hookimpl
+from flowjoin_clickhouse._check import check
 from flowjoin_clickhouse._config import ClickHouseConfig, SchemaConfig, TlsConfig
 from flowjoin_clickhouse._exporter import batching, open_clickhouse
 
@@ -10,4 +11,6 @@ __all__ = ["ClickHouseConfig", "SchemaConfig", "TlsConfig", "flowjoin_exporter_t
 @hookimpl
 def flowjoin_exporter_types() -> list[ExporterType]:
     """Hand over the type that ``type: clickhouse`` stands for."""
-    return [ExporterType("clickhouse", ClickHouseConfig, open_clickhouse, api_version=1, batching=batching)]
+    return [
+        ExporterType("clickhouse", ClickHouseConfig, open_clickhouse, api_version=1, batching=batching, check=check)
+    ]

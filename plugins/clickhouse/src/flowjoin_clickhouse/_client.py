@@ -6,8 +6,7 @@ can be sent only once: ours always is such a body, so that whether to repeat is 
 
 from __future__ import annotations
 
-import importlib.util
-import ssl
+import logging
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from flowjoin.api import ConfigError, ElementRegistry, RetryableExportError
+from flowjoin_clickhouse._check import refuse_bad_files
 from flowjoin_clickhouse._columns import insert_columns
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer
@@ -49,7 +49,7 @@ from flowjoin_clickhouse._url import EmbeddedDestination, HttpDestination
 from flowjoin_clickhouse._verify import Check, KeyedRows, add_groups, check_of, groups_without, keys_present
 from flowjoin_clickhouse._windows import TABLES_QUERY, TableName, TableRow, Windows, is_merge_tree, windows_of
 
-__all__ = ["Connection", "Target", "refuse_missing_engine"]
+__all__ = ["Connection", "Target"]
 
 _MISSING_CREDENTIALS: Final = "DatabaseURL, Username or Password missing in ClickHouse config"
 _NO_DATABASE: Final = 81
@@ -79,17 +79,6 @@ class Target:
     version: str
 
 
-def refuse_missing_engine(config: ClickHouseConfig) -> None:
-    """See to it that the embedded engine is installed where the URL asks for it.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    if isinstance(config.destination, EmbeddedDestination) and importlib.util.find_spec("chdb") is None:
-        problem = "chdb:// needs the embedded engine: pip install 'flowjoin-clickhouse[embedded]'"
-        raise ConfigError(problem, path="databaseURL")
-
-
 class Connection:
     """One client, opened anew after each failure."""
 
@@ -112,6 +101,7 @@ class Connection:
         Raises:
             RetryableExportError: it cannot now; SchemaError where the table is at fault.
         """
+        _quieten_library()
         try:
             self._client = self._connect()
             return self._prepared(self._client)
@@ -241,6 +231,7 @@ class Connection:
                 hint = "one process at a time can have a directory open, and one directory a process"
                 raise RetryableExportError(f"{destination}: {one_line(str(exc))}; {hint}") from exc
         username, password = self._credentials()
+        certificate = config.tls.certificate
         self._pool = InterruptiblePool(self._manager(destination))
         client = clickhouse_connect.get_client(
             interface="https" if destination.is_tls else "http",
@@ -248,6 +239,8 @@ class Connection:
             port=destination.port,
             username=username,
             password=password,
+            client_cert=None if certificate is None else str(certificate),
+            tls_mode=("mutual" if config.password is None else "strict") if certificate else None,
             compress=False,  # for answers, which are small; what we insert we compress ourselves
             connect_timeout=int(config.connect_timeout),
             send_receive_timeout=int(config.timeout),
@@ -280,9 +273,12 @@ class Connection:
                 options["server_hostname"] = tls.server_name
                 if not tls.insecure_skip_verify:
                     options["assert_hostname"] = tls.server_name
-            if tls.ca is not None:
-                _refuse_bad_authorities(str(tls.ca))
-                options["ca_cert"] = str(tls.ca)
+            try:
+                refuse_bad_files(tls)
+            except ConfigError as exc:
+                raise RetryableExportError(exc.problem) from exc
+            files = {"ca_cert": tls.ca, "client_cert": tls.certificate, "client_cert_key": tls.key}
+            options |= {name: str(file) for name, file in files.items() if file is not None}
         return httputil.get_pool_manager(**options)
 
     def _prepared(self, client: Client) -> Target:
@@ -379,21 +375,19 @@ class Connection:
         return settings | ({"insert_deduplication_token": token} if token else {})
 
 
+def _quieten_library() -> None:
+    """What it logs at each lost connection is in the errors that it raises, which the lane says once."""
+    library = logging.getLogger("clickhouse_connect")
+    if library.level == logging.NOTSET:  # whoever looks for a fault in it may have set one
+        library.setLevel(logging.CRITICAL)
+
+
 def _once(data: bytes) -> Generator[bytes, None, None]:
     yield data
 
 
 def _rows(client: Client, query: str, settings: dict[str, Any] | None = None) -> Sequence[Sequence[Any]]:
     return client.query(query, settings=settings, use_none=False).result_rows
-
-
-def _refuse_bad_authorities(path: str) -> None:
-    try:
-        ssl.create_default_context(cafile=path)
-    except ssl.SSLError as exc:
-        raise RetryableExportError(f"failed to add the custom CA certificate: {path} is no PEM file") from exc
-    except OSError as exc:
-        raise RetryableExportError(f"error when reading custom CA certificate: {path}: {exc.strerror}") from exc
 
 
 def _not_now(exc: Exception, place: str) -> RetryableExportError:

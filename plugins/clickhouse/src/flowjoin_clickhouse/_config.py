@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from flowjoin.api import Bounds, Duration, Key, Secret
-from flowjoin_clickhouse._url import Destination, EmbeddedDestination, parse_database_url
+from flowjoin_clickhouse._url import Destination, EmbeddedDestination, HttpDestination, parse_database_url
 
 __all__ = ["ClickHouseConfig", "SchemaConfig", "TlsConfig"]
+
+_SERVER_NAME: Final = re.compile(r"[^\s/@:\x00-\x1f\x7f]{1,253}|[0-9a-fA-F:]+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_NAME: Final = 128  # octets; escaped three to one, with "_again_…", it must be a file's name
+_LONGEST_TTL: Final = 50 * 365 * 86400  # a DateTime ends in 2106: a later end would be one long ago, and delete rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,19 +25,27 @@ class TlsConfig:
     ca: Annotated[Path | None, "PEM file of the authorities to trust; default: the system's"] = None
     insecure_skip_verify: Annotated[bool, "accept any certificate"] = False
     server_name: Annotated[str, "the name to verify; empty: the host of databaseURL"] = ""
+    certificate: Annotated[Path | None, "our certificate, PEM; without password it is what the user is known by"] = None
+    key: Annotated[Path | None, "its key, PEM; default: in the same file"] = None
+
+    def __post_init__(self) -> None:
+        if self.server_name and not _SERVER_NAME.fullmatch(self.server_name):
+            raise ValueError(f"serverName {self.server_name[:80]!r} is no name; write one such as ch.example")
+        if self.key is not None and self.certificate is None:
+            raise ValueError("tls.key is given without tls.certificate; name the certificate's PEM file too")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaConfig:
     """What ``createSchema`` makes."""
 
-    ttl: Annotated[Duration, Bounds(0), "rows are deleted so long after their insertion; 0 keeps them"] = Duration(
-        2_592_000.0
-    )
+    ttl: Annotated[
+        Duration, Bounds(0, _LONGEST_TTL), "rows are deleted so long after their insertion; 0 keeps them"
+    ] = Duration(2_592_000.0)
     partition_by: Annotated[Literal["day", "month", "none"], "of flowEndSeconds"] = "day"
     views: Annotated[bool, "Antrea's three materialised views, and one with a row a minute for dashboards"] = True
     deduplication_window: Annotated[
-        int, Bounds(0), "inserts that the table and each view remember, so that a repeated one is none"
+        int, Bounds(0, 1_000_000), "inserts that the table and each view remember, so that a repeated one is none"
     ] = 1000
 
 
@@ -60,10 +74,16 @@ class ClickHouseConfig:
     elements: Annotated[tuple[str, ...], "Information Elements that are columns beside Antrea's"] = ()
 
     def __post_init__(self) -> None:
-        parse_database_url(self.database_url, self.http_port)
+        destination = self.destination
         for key, name in (("database", self.database), ("table", self.table)):
-            if not name or "\0" in name:
-                raise ValueError(f'"{key}" must name one')
+            if not name or len(name.encode()) > _LONGEST_NAME or _CONTROL.search(name):
+                raise ValueError(
+                    f"{key} {name[:80]!r} is no name; write one such as flows, of 1 to {_LONGEST_NAME} octets"
+                )
+        if self.tls.certificate is not None and not (isinstance(destination, HttpDestination) and destination.is_tls):
+            raise ValueError(
+                f"tls.certificate is for a TLS connection, and {destination} is none; write https://HOST:8443"
+            )
 
     @property
     def destination(self) -> Destination:

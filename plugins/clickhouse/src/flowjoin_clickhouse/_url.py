@@ -6,6 +6,7 @@ Antrea's URLs name ClickHouse's native protocol. This exporter speaks HTTP, so `
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -13,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 __all__ = ["Destination", "EmbeddedDestination", "HttpDestination", "parse_database_url"]
 
 _HTTP_PORTS: Final = {"tcp": 8123, "http": 8123, "tls": 8443, "https": 8443}
+_HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f\\]{1,253}")
 _NATIVE_PORTS: Final = {"tcp": 9000, "tls": 9440}
 
 
@@ -65,23 +67,25 @@ def parse_database_url(url: str, http_port: int | None = None) -> Destination:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as exc:
-        raise ValueError(f"failed to parse ClickHouse database URL: {exc}: {url!r}") from None
+    except ValueError:
+        hint = "write tcp://HOST:9000 with a port of 1 to 65535"
+        raise ValueError(f"failed to parse ClickHouse database URL: {_shown(url)!r}; {hint}") from None
     if not parts.scheme or "://" not in url:
         hint = "write tcp://HOST:9000, http://HOST:8123, https://HOST:8443 or chdb:///PATH"
-        raise ValueError(f"failed to parse ClickHouse database URL: {url!r} has no scheme; {hint}")
+        raise ValueError(f"failed to parse ClickHouse database URL: {_shown(url)!r} has no scheme; {hint}")
     if parts.scheme == "chdb":
         return _embedded(url, parts)
     if parts.scheme not in _HTTP_PORTS:
-        raise ValueError(f"connection over {parts.scheme} transport protocol is not supported")
+        hint = "write tcp, tls, http, https or chdb"
+        raise ValueError(f"connection over {parts.scheme} transport protocol is not supported; {hint}")
     if parts.path or parts.query or parts.fragment or parts.username is not None or parts.password is not None:
-        # the URL is not repeated as it is: what stands before the @ is a password
-        shown = url if "@" not in url else f"{parts.scheme}://***@{url.rpartition('@')[2]}"
-        raise ValueError(
-            f"invalid ClickHouse database URL '{shown}': path, query string or user info should not be set"
-        )
-    if not parts.hostname:
-        raise ValueError(f"failed to parse ClickHouse database URL: {url!r} has no host")
+        problem = "path, query string or user info should not be set; write username, password and database beside it"
+        raise ValueError(f"invalid ClickHouse database URL '{_shown(url)}': {problem}")
+    if not parts.hostname or not _HOST.fullmatch(parts.hostname) or port == 0:
+        hint = f"write {parts.scheme}://HOST:{_NATIVE_PORTS.get(parts.scheme) or _HTTP_PORTS[parts.scheme]}"
+        raise ValueError(f"failed to parse ClickHouse database URL: {_shown(url)!r} has no host, or port 0; {hint}")
+    if http_port not in (None, port) and parts.scheme not in _NATIVE_PORTS:
+        raise ValueError(f"httpPort is for tcp and tls URLs; write {parts.scheme}://{parts.hostname}:{http_port}")
     is_tls = parts.scheme in ("tls", "https")
     standard = _HTTP_PORTS[parts.scheme]
     if parts.scheme not in _NATIVE_PORTS:
@@ -95,9 +99,22 @@ def parse_database_url(url: str, http_port: int | None = None) -> Destination:
 
 def _embedded(url: str, parts: SplitResult) -> EmbeddedDestination:
     if parts.query or parts.fragment or parts.netloc not in ("", "memory") or (parts.netloc and parts.path.strip("/")):
-        raise ValueError(f"invalid ClickHouse database URL '{url}': write chdb:///PATH or chdb://memory")
+        raise ValueError(f"invalid ClickHouse database URL '{_shown(url)}': write chdb:///PATH or chdb://memory")
     if parts.netloc == "memory":
         return EmbeddedDestination(path=None)
     if not parts.path.strip("/"):
-        raise ValueError(f"invalid ClickHouse database URL '{url}': name a directory of its own, as chdb:///PATH")
+        raise ValueError(
+            f"invalid ClickHouse database URL '{_shown(url)}': name a directory of its own, as chdb:///PATH"
+        )
     return EmbeddedDestination(path=parts.path)
+
+
+def _shown(url: str) -> str:
+    """Without what may be a password: before an @, or in a query as of the native protocol's URLs."""
+    scheme, slashes, rest = url[:200].partition("://") if "://" in url else ("", "", url[:200])
+    if "@" in url and ("?" in url or "@" in scheme):
+        return f"{scheme}{slashes}***" if scheme.isalnum() else "***"
+    if "@" in url:
+        return f"{scheme}{slashes}***@{url.rpartition('@')[2][:200]}"
+    plain, question, _ = rest.partition("?")
+    return f"{scheme}{slashes}{plain}?***" if question else scheme + slashes + plain
