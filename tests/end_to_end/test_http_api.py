@@ -405,7 +405,7 @@ def test_an_address_that_others_reach_ends_with_2_and_one_sentence(tmp_path: Pat
     path.write_text(f'stateDirectory: {tmp_path}/state\ncollectors: []\napiServer: {{address: "0.0.0.0:10348"}}\n')
     done = flowjoin(command, "-c", str(path))
     assert done.returncode == 2
-    assert "apiServer.address: the HTTP API has no authentication yet" in done.stderr
+    assert "apiServer.address: others reach this address, and the HTTP API says who talks to whom" in done.stderr
 
 
 def test_an_address_that_was_asked_for_and_is_in_use_ends_with_1(tmp_path: Path) -> None:

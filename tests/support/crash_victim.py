@@ -39,7 +39,7 @@ class KeepingDisk(Disk):
     def remove(self, path: Path) -> None:
         kept = path.parent.parent / "kept"
         with suppress(FileNotFoundError):
-            path.rename(kept / path.name)
+            path.rename(kept / path.name.removesuffix(".gone"))  # as a removed index is called for a moment
 
 
 async def main(directory: Path, epoch: int, rows: int) -> None:
