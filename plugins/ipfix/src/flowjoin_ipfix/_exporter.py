@@ -181,7 +181,7 @@ class _IpfixExporter:
         if self._tls is not None:
             try:
                 context = await trio.to_thread.run_sync(client_context, self._tls)
-            except (ValueError, OSError) as exc:  # the second: a file that is being replaced
+            except ConfigError as exc:
                 raise ConnectionLost(str(exc)) from exc
         return await connect_stream(
             self._address,
@@ -329,10 +329,7 @@ async def open_ipfix(config: IpfixConfig, context: PluginContext) -> AsyncIterat
     book = _book(config, context)
     _refuse_small_messages(config, book)
     if config.protocol == "tls":
-        try:
-            await trio.to_thread.run_sync(client_context, config.tls or TlsConfig())
-        except ValueError as exc:
-            raise ConfigError(str(exc)) from exc
+        await trio.to_thread.run_sync(client_context, config.tls or TlsConfig())
         if config.tls is not None and config.tls.insecure_skip_verify:
             context.log.warning("collector_not_verified", setting="tls.insecureSkipVerify")
     domain_id = config.observation_domain_id
