@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 import pytest
 import trio
 from conntrack_entries import connection
+from trio.abc import Clock
 
 from flowjoin.api import Duration, FlowBatch, PluginContext, SourceType
 from flowjoin.testing import SourceConformance, SourceExample
@@ -55,7 +56,11 @@ class TestSource(SourceConformance):
         return SourceType("conntrack", ConntrackConfig, open_it, api_version=1)
 
     @pytest.fixture
-    def config(self, autojump_clock: object) -> ConntrackConfig:
+    def clock(self, autojump_clock: Clock) -> Clock:
+        return autojump_clock
+
+    @pytest.fixture
+    def config(self) -> ConntrackConfig:
         return ConntrackConfig(poll_interval=Duration(5.0), node="node-1")
 
     @pytest.fixture

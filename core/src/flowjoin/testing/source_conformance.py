@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from trio.abc import Clock
 
 from flowjoin.api import SourceType
 from flowjoin.testing import source_checks as checks
@@ -21,8 +22,8 @@ class SourceConformance:
 
     Fixtures to supply: ``source_type``, ``config`` and ``example``. Optional: ``lookups`` (what ``context.lookup``
     gives), ``source_down`` (gives a context manager inside which what it reads is away), ``unusable_config`` (with
-    which it cannot work here). They may be async. Where the source waits, let one of them ask for pytest-trio's
-    ``autojump_clock``: then nobody else does.
+    which it cannot work here), ``clock`` (return pytest-trio's ``autojump_clock`` where the source waits and reads
+    nothing real: then nobody else waits). They may be async.
 
     A test may be overridden only to mark it ``xfail(strict=True, reason=…)``.
     """
@@ -58,6 +59,11 @@ class SourceConformance:
         return None
 
     @pytest.fixture
+    def clock(self) -> Clock | None:
+        """Every test asks for it itself, for pytest-trio looks for clocks there alone."""
+        return None
+
+    @pytest.fixture
     def subject(
         self,
         source_type: SourceType,
@@ -77,22 +83,22 @@ class SourceConformance:
             unusable_config=unusable_config,
         )
 
-    async def test_entry_point(self, subject: SourceSubject) -> None:
+    async def test_entry_point(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_entry_point(subject)
 
-    async def test_opens_and_closes(self, subject: SourceSubject) -> None:
+    async def test_opens_and_closes(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_opens_and_closes(subject)
 
-    async def test_the_example_is_given(self, subject: SourceSubject) -> None:
+    async def test_the_example_is_given(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_the_example_is_given(subject)
 
-    async def test_every_batch_keeps_the_laws(self, subject: SourceSubject) -> None:
+    async def test_every_batch_keeps_the_laws(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_every_batch_keeps_the_laws(subject)
 
-    async def test_cancellation_leaves_nothing_behind(self, subject: SourceSubject) -> None:
+    async def test_cancellation_leaves_nothing_behind(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_cancellation_leaves_nothing_behind(subject)
 
-    async def test_two_instances_do_not_meet(self, subject: SourceSubject) -> None:
+    async def test_two_instances_do_not_meet(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_two_instances_do_not_meet(subject)
 
     @pytest.fixture
@@ -102,7 +108,7 @@ class SourceConformance:
             pytest.skip(SUPPLY_READ_DOWN)
 
     @pytest.mark.usefixtures("taken_away")
-    async def test_after_a_failure_it_works_again(self, subject: SourceSubject) -> None:
+    async def test_after_a_failure_it_works_again(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_after_a_failure_it_works_again(subject)
 
     @pytest.fixture
@@ -112,11 +118,11 @@ class SourceConformance:
             pytest.skip(SUPPLY_UNUSABLE_CONFIG)
 
     @pytest.mark.usefixtures("refused")
-    async def test_what_cannot_work_is_refused(self, subject: SourceSubject) -> None:
+    async def test_what_cannot_work_is_refused(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_what_cannot_work_is_refused(subject)
 
-    async def test_no_task_step_is_long(self, subject: SourceSubject) -> None:
+    async def test_no_task_step_is_long(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_no_task_step_is_long(subject)
 
-    async def test_secrets_are_not_shown(self, subject: SourceSubject) -> None:
+    async def test_secrets_are_not_shown(self, subject: SourceSubject, clock: Clock | None) -> None:
         await checks.check_secrets_are_not_shown(subject)
