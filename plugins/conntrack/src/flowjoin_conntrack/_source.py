@@ -15,6 +15,7 @@ from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._dumper import Dumper, NetlinkDumper, unset_sysctls
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource, open_events
+from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
 from flowjoin_conntrack._store import ConnectionStore, Timeouts
@@ -83,8 +84,9 @@ async def open_source(
     Raises:
         ConfigError: this process may not read it.
     """
+    classifier = _classifier(config, context)
     timeouts = Timeouts(active=config.active, idle=config.idle, stale=config.stale)
-    source = _Source(config, context, ConnectionStore(timeouts, _classifier(config, context)), dumper)
+    source = _Source(config, context, ConnectionStore(timeouts, classifier), dumper, classifier)
     with _refusal(context):
         await source.poll()  # what cannot be read is said at once
     async with trio.open_nursery() as nursery:
@@ -117,6 +119,7 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
         pods=optional(PodLookup),
         services=optional(ServiceLookup),
         policies=optional(PolicyLookup),
+        network_policy_only=config.network_policy_only,
     )
 
 
@@ -124,12 +127,18 @@ class _Source:
     """One table, its store, and what comes of them."""
 
     def __init__(
-        self, config: ConntrackConfig, context: PluginContext, store: ConnectionStore[Metadata], dumper: Dumper
+        self,
+        config: ConntrackConfig,
+        context: PluginContext,
+        store: ConnectionStore[Metadata],
+        dumper: Dumper,
+        classifier: Classifier,
     ) -> None:
         self._config = config
         self._context = context
         self._store = store
         self._dumper = dumper
+        self._classifier = classifier
         self._maker = BatchMaker(context.registry, node=node_name(config), has_counters=dumper.has_counters)
         self._changed = trio.Event()
         self._is_behind = trio.Event()
@@ -146,6 +155,7 @@ class _Source:
         Raises:
             OSError: it cannot be read, or not whole; nothing is gone for that.
         """
+        self._look_at_gateway()
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
         async with aclosing(self._dumper.dump()) as portions:
@@ -158,6 +168,16 @@ class _Source:
         self._store.end_poll()
         self._polls.inc()
         self._wake()
+
+    def _look_at_gateway(self) -> None:
+        """Its addresses may come after the first connections, and change."""
+        interface = self._config.gateway_interface
+        if not interface:
+            return
+        found = addresses_of(interface)
+        if not found:
+            self._context.log.warning("gateway_without_address", interface=interface)
+        self._classifier.gateways = found | frozenset(self._config.gateway_addresses)
 
     async def poll_for_ever(self) -> None:
         """Every pollInterval; sooner where events were lost."""
