@@ -1,10 +1,15 @@
-"""The TLS side of a collector, from files that may change while we run."""
+"""The TLS side of a collector, from files that may change while we run, or from what a look-up gives."""
 
 from __future__ import annotations
 
+import os
 import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from flowjoin.api import ElementRegistry, tls
+from flowjoin.api import ClientCredentials, ConfigError, ElementRegistry, tls
 from flowjoin_ipfix._config import IpfixConfig, TlsConfig
 
 __all__ = ["check", "client_context"]
@@ -12,13 +17,19 @@ __all__ = ["check", "client_context"]
 _VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
 
-def client_context(config: TlsConfig) -> ssl.SSLContext:
+def client_context(config: TlsConfig, credentials: ClientCredentials | None = None) -> ssl.SSLContext:
     """A context that verifies the collector and shows our certificate; reads files.
 
+    Args:
+        credentials: what stands in place of files.
+
     Raises:
-        ConfigError: a file cannot be read or is not what it should be.
+        ConfigError: a file cannot be read or is not what it should be; nor is what stands in its place.
     """
-    context = tls.client_context(ca=config.ca, certificate=config.certificate, key=config.key)
+    if credentials is None:
+        context = tls.client_context(ca=config.ca, certificate=config.certificate, key=config.key)
+    else:
+        context = _context_of(credentials)
     context.minimum_version = _VERSIONS[config.min_version]
     if config.insecure_skip_verify:
         context.check_hostname = False
@@ -27,10 +38,47 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def check(config: IpfixConfig, _registry: ElementRegistry) -> None:
-    """What can be known before anything connects.
+    """What can be known before anything connects; what a look-up gives may come later.
 
     Raises:
         ConfigError: a file of ``tls`` is not what it should be.
     """
-    if config.protocol == "tls":
-        client_context(config.tls or TlsConfig())
+    settings = config.tls or TlsConfig()
+    if config.protocol == "tls" and not settings.from_lookup:
+        client_context(settings)
+
+
+def _context_of(credentials: ClientCredentials) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:  # an empty text is an error here too, and no reason to trust the system's authorities
+        context.load_verify_locations(cadata=credentials.ca.encode("ascii", "replace").decode("ascii"))
+    except (ssl.SSLError, ValueError) as exc:
+        problem = "what was looked up cannot be used: it holds no certificate"
+        raise ConfigError(problem, path="tls.ca") from exc
+    with _in_memory(f"{credentials.certificate}\n{credentials.key}") as path:
+        try:
+            # A password is given so that OpenSSL does not ask for one at the terminal.
+            context.load_cert_chain(path, password="")
+        except ssl.SSLError as exc:
+            problem = "what was looked up cannot be used: there is no certificate with its unencrypted key"
+            raise ConfigError(problem, path="tls.certificate") from exc
+    return context
+
+
+@contextmanager
+def _in_memory(text: str) -> Iterator[Path]:
+    """A file for the ssl module, which takes a certificate from nothing else; a key does not come to a disk by it."""
+    octets = text.encode("ascii", "replace")
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+        descriptor = os.memfd_create("flowjoin-tls", os.MFD_CLOEXEC)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(octets)
+            yield Path(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile(prefix="flowjoin-tls-") as file:  # mode 0600
+            file.write(octets)
+            file.flush()
+            yield Path(file.name)
