@@ -310,6 +310,13 @@ async def test_who_may_not_look_into_the_bucket_may_still_put_objects(stand_in: 
     assert len(stand_in.objects) == 1
 
 
+async def test_what_an_answer_to_a_look_does_not_say_the_one_to_an_object_says(
+    stand_in: StandIn, config_of: MakeConfig
+) -> None:
+    stand_in.fault = lambda request: Answer(400) if request.action == "look" else Answer.error(400, "ExpiredToken")
+    assert "have expired and are read again" in str(await error_of(config_of(stand_in), numbered_flows(1)))
+
+
 async def test_a_wrong_clock_is_told_with_its_seconds(stand_in: StandIn, config_of: MakeConfig) -> None:
     stand_in.fault = answering(
         Answer.error(403, "RequestTimeTooSkewed", Date="Tue, 14 Nov 2023 21:13:20 GMT"),

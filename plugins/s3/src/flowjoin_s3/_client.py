@@ -200,8 +200,9 @@ class Bucket:
             answer = client.head_bucket(Bucket=self._config.bucket_name)
         except ClientError as exc:
             region = header_of(exc.response, "x-amz-bucket-region")
-            # 403: who may not look into the bucket may still be allowed to put objects there
-            if region or status_of(exc) == 403:
+            # 403: who may not look into the bucket may still be allowed to put objects there. 400: credentials that
+            # have expired, perhaps. An answer to a look has no body: the one to an object says what is wrong.
+            if region or status_of(exc) in (400, 403):
                 return region
             raise
         return header_of(answer, "x-amz-bucket-region")
