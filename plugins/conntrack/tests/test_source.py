@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -84,6 +85,24 @@ async def test_who_may_not_read_the_table_is_told_what_is_missing() -> None:
     with pytest.raises(ConfigError, match="run with CAP_NET_ADMIN"):
         async with open_source(CONFIG, RecordingContext(), table):
             raise AssertionError("it opened")
+
+
+async def test_what_goes_to_the_gateways_interface_is_left_out(autojump_clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses: list[frozenset[str]] = [frozenset(), frozenset({"10.10.0.1"})]
+    monkeypatch.setattr("flowjoin_conntrack._source.addresses_of", lambda _name: addresses.pop(0))
+    table = Table(connection("10.10.0.1", "10.10.0.9"))
+    context = RecordingContext()
+    config = dataclasses.replace(CONFIG, gateway_interface="antrea-gw0")
+    async with open_source(config, context, table) as batches, aclosing(batches):
+        await next_row(batches)  # a gateway without an address is nobody's, and that is said
+        assert context.events == ["gateway_without_address"]
+        table.connections = [connection("10.10.0.9", "10.10.0.1"), connection("10.10.0.9", "10.10.0.8", packets=1)]
+        addresses += [frozenset({"10.10.0.1"})] * 100
+        seen: set[object] = set()
+        with trio.fail_after(1000):
+            while "10.10.0.8" not in seen:
+                seen.update((await anext(batches)).column("destinationIPv4Address"))
+    assert seen == {"10.10.0.9", "10.10.0.8"}
 
 
 @pytest.mark.parametrize("after", range(12))

@@ -54,10 +54,14 @@ class ConntrackConfig:
     pods_only: Annotated[bool, "leave out connections without a Pod at either end"] = False
     node: Annotated[str, "this Node's name; default: $NODE_NAME, else the host's name"] = ""
     gateway_addresses: Annotated[tuple[str, ...], "of this Node's Antrea gateway; what goes there is left out"] = ()
+    gateway_interface: Annotated[str, "the same, by the interface that has them, such as antrea-gw0"] = ""
     service_networks: Annotated[
         tuple[str, ...], Key("serviceCIDRs"), "left out as destinations; give it where Antrea proxy is off"
     ] = ()
     pod_networks: Annotated[tuple[str, ...], Key("podCIDRs"), "whose addresses are Pods, for flowType"] = ()
+    network_policy_only: Annotated[
+        bool, "Antrea only enforces policies here: flowType says within or between Nodes, and nothing else"
+    ] = False
 
     def __post_init__(self) -> None:
         _check_addresses("gatewayAddresses", self.gateway_addresses)

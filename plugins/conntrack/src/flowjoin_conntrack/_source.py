@@ -14,6 +14,7 @@ from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, Polic
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._dumper import Dumper, NetlinkDumper, open_events, unset_sysctls
+from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
 from flowjoin_conntrack._store import ConnectionStore, Timeouts
@@ -49,8 +50,9 @@ async def open_source(
     Raises:
         ConfigError: this process may not read it.
     """
+    classifier = _classifier(config, context)
     timeouts = Timeouts(active=config.active, idle=config.idle, stale=config.stale)
-    source = _Source(config, context, ConnectionStore(timeouts, _classifier(config, context)), dumper)
+    source = _Source(config, context, ConnectionStore(timeouts, classifier), dumper, classifier)
     try:
         await source.poll()  # what cannot be read is said at once
     except PermissionError as exc:
@@ -86,6 +88,7 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
         pods=optional(PodLookup),
         services=optional(ServiceLookup),
         policies=optional(PolicyLookup),
+        network_policy_only=config.network_policy_only,
     )
 
 
@@ -93,12 +96,18 @@ class _Source:
     """One table, its store, and what comes of them."""
 
     def __init__(
-        self, config: ConntrackConfig, context: PluginContext, store: ConnectionStore[Metadata], dumper: Dumper
+        self,
+        config: ConntrackConfig,
+        context: PluginContext,
+        store: ConnectionStore[Metadata],
+        dumper: Dumper,
+        classifier: Classifier,
     ) -> None:
         self._config = config
         self._context = context
         self._store = store
         self._dumper = dumper
+        self._classifier = classifier
         self._maker = BatchMaker(context.registry, node=node_name(config), has_counters=dumper.has_counters)
         self._changed = trio.Event()
         self._polls = context.counter("polls", "Times the connection tracking table was read.")
@@ -113,6 +122,7 @@ class _Source:
         Raises:
             OSError: it cannot be read; what is known stays as it is.
         """
+        self._look_at_gateway()
         portions = [rows async for rows in self._dumper.dump()]
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
@@ -122,6 +132,16 @@ class _Source:
             await trio.lowlevel.checkpoint()
         self._polls.inc()
         self._wake()
+
+    def _look_at_gateway(self) -> None:
+        """Its addresses may come after the first connections, and change."""
+        interface = self._config.gateway_interface
+        if not interface:
+            return
+        found = addresses_of(interface)
+        if not found:
+            self._context.log.warning("gateway_without_address", interface=interface)
+        self._classifier.gateways = found | frozenset(self._config.gateway_addresses)
 
     async def poll_for_ever(self) -> None:
         """Every pollInterval."""
