@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Final, TypeVar
 
 import trio
@@ -13,6 +13,7 @@ import trio
 from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
+from flowjoin_conntrack._denials import Denials, open_log
 from flowjoin_conntrack._dumper import Dumper, NetlinkDumper, open_events, unset_sysctls
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
@@ -58,7 +59,13 @@ async def open_source(
     except PermissionError as exc:
         problem = f"the connection tracking table cannot be read: {exc}; run with CAP_NET_ADMIN"
         raise ConfigError(problem, path=context.name) from exc
-    async with trio.open_nursery() as nursery:
+    async with AsyncExitStack() as stack:
+        if config.denied is not None:
+            source.denials = Denials(config.denied, context, timeouts, classifier)
+            log = await stack.enter_async_context(open_log(config.denied, context))
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        if source.denials is not None:
+            nursery.start_soon(source.hear_denials, source.denials, log)
         nursery.start_soon(source.poll_for_ever)
         if config.events:
             nursery.start_soon(source.listen_for_ever)
@@ -110,6 +117,7 @@ class _Source:
         self._classifier = classifier
         self._maker = BatchMaker(context.registry, node=node_name(config), has_counters=dumper.has_counters)
         self._changed = trio.Event()
+        self.denials: Denials | None = None
         self._polls = context.counter("polls", "Times the connection tracking table was read.")
         self._failures = context.counter("failed_polls", "Times it could not be read, or not whole.")
         self._entries = context.counter("entries", "Entries read of the table.")
@@ -173,6 +181,12 @@ class _Source:
                 self._lost_events.inc()
                 self._context.log.warning("events_lost", cause=str(exc), effect="seen at the next poll")
 
+    async def hear_denials(self, denials: Denials, log: trio.socket.SocketType) -> None:
+        """Take denied packets as they come."""
+        async with aclosing(denials.readings(log)) as readings:
+            async for _ in readings:
+                self._wake()
+
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
@@ -180,12 +194,19 @@ class _Source:
     async def batches(self) -> AsyncIterator[FlowBatch]:
         """What is due, for ever."""
         while True:
-            exports = self._store.expire(trio.current_time(), _ROWS)
+            now = trio.current_time()
+            exports = [] if self.denials is None else self.denials.store.expire(now, _ROWS)
+            exports += self._store.expire(now, _ROWS - len(exports))
             for batch in self._maker.batches(exports):
                 yield batch
             if len(exports) == _ROWS:
                 continue
             changed = self._changed
-            due = self._store.next_expiry()
+            due = self._next_expiry()
             with trio.move_on_at(float("inf") if due is None else max(due, trio.current_time() + _TICK)):
                 await changed.wait()
+
+    def _next_expiry(self) -> float | None:
+        stores = (self._store, None if self.denials is None else self.denials.store)
+        deadlines = [store.next_expiry() for store in stores if store is not None]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
