@@ -12,7 +12,7 @@ from conntrack_entries import connection, packed
 
 from flowjoin.testing import RecordingContext
 from flowjoin_conntrack._config import DeniedConfig
-from flowjoin_conntrack._denials import Denials, connection_of
+from flowjoin_conntrack._denials import Denials, LogSource, connection_of
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._metadata import Classifier
 from flowjoin_conntrack._packet import packet_of
@@ -22,13 +22,14 @@ DATAGRAM = bytes.fromhex((Path(__file__).parent / "denied.hex").read_text())
 PACKETS = 7
 
 
-class Log:
-    """A socket on which a test's datagrams come; at their end it is gone."""
+class Log(LogSource):
+    """Where a test's datagrams come; at their end it is gone."""
 
-    def __init__(self, *coming: bytes | OSError) -> None:
+    def __init__(self, config: DeniedConfig, *coming: bytes | OSError) -> None:
+        self.config = config
         self._coming = list(coming)
 
-    async def recv(self, _most: int) -> bytes:
+    async def some(self) -> bytes:
         await trio.lowlevel.checkpoint()
         if not self._coming:
             raise OSError(errno.ENETDOWN, "Network is down")
@@ -48,8 +49,8 @@ def renumbered(first: int) -> bytes:
     return bytes(datagram)
 
 
-async def listen(denials: Denials, log: Log) -> None:
-    async with aclosing(denials.readings(log)) as readings:  # type: ignore[arg-type]  # all that is used of a socket
+async def listen(denials: Denials) -> None:
+    async with aclosing(denials.readings()) as readings:
         async for _ in readings:
             pass
 
@@ -68,11 +69,10 @@ async def heard(*coming: bytes | OSError, **config: Any) -> tuple[Denials, Recor
         services=None,
         policies=None,
     )
-    denials = Denials(
-        DeniedConfig(group=5, **config), context, Timeouts(active=5.0, idle=15.0, stale=300.0), classifier
-    )
+    log = Log(DeniedConfig(group=5, **config), *coming)
+    denials = Denials(log, context, Timeouts(active=5.0, idle=15.0, stale=300.0), classifier)
     with pytest.raises(OSError, match="Network is down"):  # it ends the source, which is opened anew
-        await listen(denials, Log(*coming))
+        await listen(denials)
     return denials, context
 
 

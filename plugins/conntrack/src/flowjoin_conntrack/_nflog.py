@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from flowjoin_conntrack._entry import Connection
-from flowjoin_conntrack._netlink import NetlinkError, _attributes, entry_of
+from flowjoin_conntrack._entry import ROW, Connection
+from flowjoin_conntrack._forms import read
+from flowjoin_conntrack._netlink import NetlinkError, _attributes
 from flowjoin_conntrack._packet import Packet, packet_of
 
 __all__ = ["Acknowledged", "LoggedPacket", "bind_request", "logged_packets"]
@@ -23,6 +24,7 @@ _HEADER: Final = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _NFGEN: Final = struct.Struct(">BBH")  # family, version, group
 _SUBSYSTEM: Final = 4 << 8  # NFNL_SUBSYS_ULOG
 _PACKET: Final = _SUBSYSTEM | 0
+_TRACKED: Final = 1 << 8  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_NEW
 _CONFIG: Final = _SUBSYSTEM | 1
 _NLMSG_ERROR: Final = 2
 _NLM_F_REQUEST_ACK: Final = 0x01 | 0x04
@@ -127,7 +129,6 @@ def _logged_packet(buffer: bytes, start: int, end: int) -> LoggedPacket:
 
     header, stamp = octets(_HDR), octets(_TIMESTAMP)
     seconds, microseconds = struct.unpack(">QQ", stamp) if len(stamp) == 16 else (0, 0)
-    tracked = entry_of(buffer, *found[_CT]) if _CT in found else None
     return LoggedPacket(
         packet=packet_of(octets(_PAYLOAD)),
         prefix=octets(_PREFIX).partition(b"\0")[0].decode("utf-8", "replace"),
@@ -137,5 +138,14 @@ def _logged_packet(buffer: bytes, start: int, end: int) -> LoggedPacket:
         output_device=number(_OUTDEV),
         at=seconds * 1_000_000_000 + microseconds * 1000,
         sequence=number(_SEQUENCE) if _SEQUENCE in found else None,
-        connection=None if tracked is None else Connection.unpack(tracked),
+        connection=_connection(octets(_CT)),
     )
+
+
+def _connection(attributes: bytes) -> Connection | None:
+    """What connection tracking tells in a packet's message is what it tells in messages of its own."""
+    if not attributes:
+        return None
+    body = _NFGEN.pack(socket.AF_UNSPEC, 0, 0) + attributes
+    rows = read(_HEADER.pack(_HEADER.size + len(body), _TRACKED, 0, 0, 0) + body, frozenset()).rows
+    return Connection.unpack(rows) if len(rows) == ROW.size else None
