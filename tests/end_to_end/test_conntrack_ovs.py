@@ -1,4 +1,4 @@
-"""Real connections through a real Open vSwitch, with its data path in user space, in network namespaces of their own."""
+"""Real connections through a real Open vSwitch, its data path in user space, in network namespaces of their own."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def answer(read: Any, octets: bytes, zones: frozenset[int]) -> object:
     st.integers(0, 2**13),
     st.sampled_from([frozenset(), frozenset({7}), frozenset({0, 7})]),
 )
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 def test_any_octets_are_read_alike(
     octets: bytes, changes: list[tuple[int, int]], cut: int, zones: frozenset[int]
 ) -> None:
@@ -42,6 +42,7 @@ def test_any_octets_are_read_alike(
 
 
 @given(st.binary(max_size=200))
+@settings(deadline=None)
 def test_octets_that_are_no_netlink_are_refused_alike(octets: bytes) -> None:
     assert answer(compiled.read, octets, frozenset()) == answer(_netlink.read, octets, frozenset())
 
@@ -115,7 +116,7 @@ def do(table: Any, number: int, step: tuple[str, Any]) -> object:
 
 
 @given(steps)
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_any_use_of_the_table_has_the_same_outcome(given_steps: list[tuple[str, Any]]) -> None:
     plain, fast = _table.ConnectionTable(), compiled.ConnectionTable()
     for number, step in enumerate(given_steps):

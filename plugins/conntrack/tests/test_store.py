@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from conntrack_entries import CLOSE, ESTABLISHED, TIME_WAIT, connection
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowjoin_conntrack._entry import NO_TCP_STATE, Connection
@@ -350,6 +350,7 @@ steps = st.lists(
 
 
 @given(steps)
+@settings(deadline=None)
 def test_the_deltas_of_a_connection_add_up_to_what_was_seen_of_it(given_steps: list[Any]) -> None:
     bench = Bench()
     packets = [0] * 4
