@@ -27,6 +27,7 @@ from flowjoin._pipeline.enrichment import EnricherSlot
 from flowjoin._pipeline.lane_keeper import LaneKeeper
 from flowjoin._pipeline.lookups import LookupSlot
 from flowjoin._pipeline.reload import Reloader
+from flowjoin._pipeline.supervisor import watch_hangs
 from flowjoin.api._types import Logger
 
 __all__ = ["CLOSING_SECONDS", "Outcome", "Stop", "open_stages", "run_pipeline", "watch_signals"]
@@ -162,6 +163,7 @@ async def run_pipeline(
 async def open_stages(pipeline: Pipeline, stop: Stop) -> AsyncIterator[LaneKeeper]:
     """Look-ups, lanes and enrichers, open and running; on leaving, lanes get the grace time to deliver."""
     async with trio.open_nursery() as lookups:
+        lookups.start_soon(watch_hangs, pipeline.health)
         for lookup in pipeline.lookups:
             lookups.start_soon(lookup.run, name=f"lookup {lookup.name}")
         await _wait_tried(pipeline.lookups, stop)

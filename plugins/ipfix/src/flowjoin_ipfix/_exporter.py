@@ -73,6 +73,7 @@ class _IpfixExporter:
         self._address = parse_address(config.address)
         self._tls = (config.tls or TlsConfig()) if config.protocol == "tls" else None
         self._log = context.log
+        self._progressed = context.progressed
         self._nursery = nursery
         self._book = book
         self._domain_id = domain_id
@@ -189,6 +190,7 @@ class _IpfixExporter:
             context=context,
             server_name=(self._tls.server_name if self._tls else "") or self._address.host,
             send_timeout=self._config.send_timeout,
+            progressed=self._progressed,
         )
 
     def _limit(self, connection: Connection) -> int:
