@@ -69,6 +69,15 @@ def test_the_kind_of_flow_follows_from_its_ends(source: str, destination: str, e
     assert (None if found is None else found.flow_type) == expected
 
 
+def test_where_antrea_only_enforces_policies_a_flow_is_within_a_node_or_between_two() -> None:
+    kinds = []
+    for source, destination in (("10.10.0.2", "10.10.0.3"), ("10.10.0.2", "10.10.1.4"), ("10.10.0.2", "8.8.8.8")):
+        found = classifier(network_policy_only=True)(connection(source, destination).pack())
+        assert found is not None
+        kinds.append(found.flow_type)
+    assert kinds == [FlowType.INTRA_NODE, FlowType.INTER_NODE, FlowType.INTER_NODE]
+
+
 def test_pods_of_other_nodes_are_not_named_for_their_own_node_does() -> None:
     found = classifier()(connection("10.10.0.2", "10.10.1.4").pack())
     assert found is not None

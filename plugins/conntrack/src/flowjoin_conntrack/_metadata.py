@@ -82,7 +82,11 @@ def flow_type(
 
 
 class Classifier:
-    """Row to metadata, or None for a connection that is not to be kept."""
+    """Row to metadata, or None for a connection that is not to be kept.
+
+    Attributes:
+        gateways: addresses of this Node's gateway; they may come later than the first connections.
+    """
 
     def __init__(
         self,
@@ -97,17 +101,19 @@ class Classifier:
         pods: PodLookup | None,
         services: ServiceLookup | None,
         policies: PolicyLookup | None,
+        network_policy_only: bool = False,
     ) -> None:
         self._node = node
         self._zones = zones
         self._protocols = protocols
-        self._gateways = gateways
+        self.gateways = gateways
         self._service_networks = tuple(map(ipaddress.ip_network, service_networks))
         self._pod_networks = tuple(map(ipaddress.ip_network, pod_networks))
         self._pods_only = pods_only
         self._pods = pods
         self._services = services
         self._policies = policies
+        self._network_policy_only = network_policy_only
 
     def __call__(self, row: bytes) -> Metadata | None:
         connection = Connection.unpack(row)
@@ -138,7 +144,7 @@ class Classifier:
             return False
         if self._protocols is not None and connection.protocol not in self._protocols:
             return False
-        if destination in self._gateways:
+        if destination in self.gateways:
             return False
         if connection.zone and self._pods_only and not connection.mark & _SOURCE_MARKS:
             return False
@@ -161,13 +167,15 @@ class Classifier:
     def _flow_type(
         self, source: str, destination: str, source_pod: Pod | None, destination_pod: Pod | None
     ) -> FlowType:
+        if self._network_policy_only:
+            return FlowType.INTRA_NODE if source_pod and destination_pod else FlowType.INTER_NODE
         if self._pods is None and not self._pod_networks:
             return FlowType.UNSPECIFIED  # nothing here tells a Pod from another host
         return flow_type(
             source_is_pod=self._is_pod(source, source_pod),
-            source_is_gateway=source in self._gateways,
+            source_is_gateway=source in self.gateways,
             destination_is_pod=self._is_pod(destination, destination_pod),
-            destination_is_gateway=destination in self._gateways,
+            destination_is_gateway=destination in self.gateways,
             has_source_pod=source_pod is not None,
             has_destination_pod=destination_pod is not None,
         )
