@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
-from faults import ENRICHER_FAULTS, EXPORTER_FAULTS, TRAFFIC, suffer
+from faults import ENRICHER_FAULTS, EXPORTER_FAULTS, TRAFFIC, suffer, written
 from running_flowjoin import Run
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "faults.md"
@@ -48,3 +49,17 @@ def test_a_plugin_that_fails_does_to_others_what_the_page_says(kind: str, fault:
     assert outcome.health == health
     wanted = set(re.findall(r"`(\w+)`", events))
     assert set(outcome.said) - (OF_SLOW_MACHINES - wanted) == wanted
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_heard_while_a_plugin_is_asked_which_cluster_this_is(
+    tmp_path: Path, run: Run, number: signal.Signals
+) -> None:
+    program = run("-c", str(written("enrichers", "cluster: hangs", tmp_path)), path=tmp_path / "site")
+    program.wait_line("asking")
+    program.process.send_signal(signal.SIGHUP)  # which asks for nothing yet
+    program.process.send_signal(number)
+
+    assert program.finish() == 0
+    assert '"event": "stopped"' in program.text or '"event":"stopped"' in program.text
+    assert "cluster_uuid" not in program.text

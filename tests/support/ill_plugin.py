@@ -130,8 +130,24 @@ def flowjoin_exporter_types() -> list[ExporterType]:
     return [ExporterType("ill", Settings, _opened(Exporter), api_version=1)]
 
 
+async def _cluster_uuid(config: Settings, log: Any) -> str | None:
+    if config.does == "cluster: hangs":
+        log.info("asking")
+        await trio.sleep_forever()
+    await trio.lowlevel.checkpoint()
+    return None
+
+
 @hookimpl
 def flowjoin_enricher_types() -> list[EnricherType]:
     return [
-        EnricherType("ill", Settings, adds=(), fills=("sourcePodName",), open=_opened(Enricher), api_version=1),
+        EnricherType(
+            "ill",
+            Settings,
+            adds=(),
+            fills=("sourcePodName",),
+            open=_opened(Enricher),
+            api_version=1,
+            cluster_uuid=_cluster_uuid,
+        ),
     ]
