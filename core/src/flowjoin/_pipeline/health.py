@@ -124,6 +124,11 @@ class HealthTable:
         self._random = random
         self._components: list[Component] = []
 
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """Every row, in the order of their making."""
+        return tuple(self._components)
+
     def add(self, kind: str, name: str) -> Component:
         """A new row, in the place of one of that name that is over."""
         self._components = [row for row in self._components if (row.kind, row.name) != (kind, name)]
