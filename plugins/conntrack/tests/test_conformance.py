@@ -15,6 +15,7 @@ from flowjoin.api import Duration, FlowBatch, PluginContext, SourceType
 from flowjoin.testing import SourceConformance, SourceExample
 from flowjoin_conntrack import ConntrackConfig
 from flowjoin_conntrack._dumper import Portion
+from flowjoin_conntrack._entry import NO_TCP_STATE
 from flowjoin_conntrack._source import open_source
 
 FORBIDDEN = 65535  # a zone
@@ -36,9 +37,11 @@ class Table:
         if self._is_away[0]:
             raise OSError(errno.ENOENT, "No such file or directory")
         yield Portion(connection(packets=3, octets=300).pack(), 1)
-        yield Portion(connection("fd00::1", "fd00::2", protocol=17, packets=1, octets=80, tcp_state=255).pack(), 1)
+        other = connection("fd00::1", "fd00::2", protocol=17, packets=1, octets=80, tcp_state=NO_TCP_STATE)
+        yield Portion(other.pack(), 1)
 
     async def max_connections(self) -> int:
+        await trio.lowlevel.checkpoint()
         return 262144
 
 
