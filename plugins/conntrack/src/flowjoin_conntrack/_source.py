@@ -228,6 +228,7 @@ class _Source:
                     self._context.log.warning("events_lost", effect="the table is read at once")
                     self._is_behind.set()
                     continue
+                self._events.inc(len(reading.kinds))
                 for start in range(0, len(reading.kinds), _EVENTS):
                     now, wall = trio.current_time(), time.time_ns()
                     self._tick(now)
@@ -236,7 +237,6 @@ class _Source:
                         is_over = reading.kinds[number] == MessageKind.DESTROYED
                         self._store.saw_event(row, now, wall, is_over=is_over)
                     await trio.lowlevel.checkpoint()
-                self._events.inc(len(reading.kinds))
                 self._wake()
 
     async def hear_denials(self, denials: Denials) -> None:
