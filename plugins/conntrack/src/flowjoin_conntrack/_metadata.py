@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -70,6 +71,7 @@ class Metadata:
         return f"{name}:{port.name}" if port.name else name
 
 
+@functools.lru_cache(maxsize=16384)  # a Node's connections have few addresses
 def address_text(packed: bytes, family: int) -> str:
     """Canonical text of 16 octets."""
     return str(ipaddress.IPv4Address(packed[12:]) if family == 4 else ipaddress.IPv6Address(packed))

@@ -229,7 +229,7 @@ class _Source:
                     self._context.log.warning("events_lost", effect="the table is read at once")
                     self._is_behind.set()
                     continue
-                self._events.inc(len(reading.kinds))  # before rows come of them: the books are never behind
+                self._events.inc(len(reading.kinds))
                 for start in range(0, len(reading.kinds), _EVENTS):
                     now, wall = trio.current_time(), time.time_ns()
                     self._tick(now, wall)
