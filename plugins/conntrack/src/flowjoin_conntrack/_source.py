@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 import trio
@@ -12,9 +12,11 @@ import trio
 from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
-from flowjoin_conntrack._dumper import Dumper, NetlinkDumper, unset_sysctls
+from flowjoin_conntrack._denials import Denials, LogSource, open_log
+from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, unset_sysctls
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource, open_events
+from flowjoin_conntrack._external import ExternalCorrelator
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
@@ -39,22 +41,27 @@ async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> Asy
     Raises:
         ConfigError: the table cannot be read here.
     """
-    dumper = await _open_dumper(config, context)
-    with ExitStack() as stack:
+    dumper = await _open_dumper(config, context, config.zones)
+    if config.from_external:
+        dumper = DefaultZoneFirst(await _open_dumper(config, context, (0,)), dumper)
+    async with AsyncExitStack() as stack:
         events = None
         if config.events:
             # Before the first poll, so that what begins while the table is read is not missed.
             with _refusal(context):
-                events = stack.enter_context(open_events(config.zones))
-        async with open_source(config, context, dumper, events) as batches:
+                events = stack.enter_context(open_events((0, *config.zones) if config.from_external else config.zones))
+        log = None
+        if config.denied is not None:
+            log = await stack.enter_async_context(open_log(config.denied, context))
+        async with open_source(config, context, dumper, events, log) as batches:
             yield batches
 
 
-async def _open_dumper(config: ConntrackConfig, context: PluginContext) -> Dumper:
+async def _open_dumper(config: ConntrackConfig, context: PluginContext, zones: tuple[int, ...]) -> Dumper:
     if config.dumper == "ovs-appctl":
         command = ("ovs-appctl", f"--timeout={_OVS_SECONDS}", *(("-t", config.ovs_target) if config.ovs_target else ()))
         try:
-            dumper = await open_ovs(config.zones, command)
+            dumper = await open_ovs(zones, command)
         except OSError as exc:
             raise ConfigError(f"Open vSwitch cannot be asked: {exc}", path=context.name) from exc
         if not dumper.has_counters:
@@ -63,7 +70,7 @@ async def _open_dumper(config: ConntrackConfig, context: PluginContext) -> Dumpe
     missing = unset_sysctls()
     if missing:
         context.log.warning("kernel_parameters_not_set", parameters=missing, effect="no counters or no start times")
-    return ProcDumper(config.zones) if config.dumper == "proc" else NetlinkDumper(config.zones)
+    return ProcDumper(zones) if config.dumper == "proc" else NetlinkDumper(zones)
 
 
 @contextmanager
@@ -77,7 +84,11 @@ def _refusal(context: PluginContext) -> Iterator[None]:
 
 @asynccontextmanager
 async def open_source(
-    config: ConntrackConfig, context: PluginContext, dumper: Dumper, events: EventSource | None = None
+    config: ConntrackConfig,
+    context: PluginContext,
+    dumper: Dumper,
+    events: EventSource | None = None,
+    log: LogSource | None = None,
 ) -> AsyncIterator[AsyncIterator[FlowBatch]]:
     """Read the table once, then for ever.
 
@@ -86,10 +97,13 @@ async def open_source(
     """
     classifier = _classifier(config, context)
     timeouts = Timeouts(active=config.active, idle=config.idle, stale=config.stale)
-    source = _Source(config, context, ConnectionStore(timeouts, classifier), dumper, classifier)
+    denials = None if log is None else Denials(log, context, timeouts, classifier)
+    source = _Source(config, context, ConnectionStore(timeouts, classifier), dumper, classifier, denials)
     with _refusal(context):
         await source.poll()  # what cannot be read is said at once
     async with trio.open_nursery() as nursery:
+        if denials is not None:
+            nursery.start_soon(source.hear_denials, denials)
         nursery.start_soon(source.poll_for_ever)
         if events is not None:
             nursery.start_soon(source.listen_for_ever, events)
@@ -120,6 +134,7 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
         services=optional(ServiceLookup),
         policies=optional(PolicyLookup),
         network_policy_only=config.network_policy_only,
+        external=ExternalCorrelator() if config.from_external else None,
     )
 
 
@@ -133,6 +148,7 @@ class _Source:
         store: ConnectionStore[Metadata],
         dumper: Dumper,
         classifier: Classifier,
+        denials: Denials | None,
     ) -> None:
         self._config = config
         self._context = context
@@ -141,6 +157,7 @@ class _Source:
         self._classifier = classifier
         self._maker = BatchMaker(context.registry, node=node_name(config), has_counters=dumper.has_counters)
         self._changed = trio.Event()
+        self._denials = denials
         self._is_behind = trio.Event()
         self._polls = context.counter("polls", "Times the connection tracking table was read.")
         self._failures = context.counter("failed_polls", "Times it could not be read, or not whole.")
@@ -156,6 +173,7 @@ class _Source:
             OSError: it cannot be read, or not whole; nothing is gone for that.
         """
         self._look_at_gateway()
+        self._tick(trio.current_time())
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
         async with aclosing(self._dumper.dump()) as portions:
@@ -178,6 +196,10 @@ class _Source:
         if not found:
             self._context.log.warning("gateway_without_address", interface=interface)
         self._classifier.gateways = found | frozenset(self._config.gateway_addresses)
+
+    def _tick(self, now: float) -> None:
+        if self._classifier.external is not None:
+            self._classifier.external.tick(now)
 
     async def poll_for_ever(self) -> None:
         """Every pollInterval; sooner where events were lost."""
@@ -208,12 +230,19 @@ class _Source:
                     continue
                 for start in range(0, len(reading.kinds), _EVENTS):
                     now, wall = trio.current_time(), time.time_ns()
+                    self._tick(now)
                     for number in range(start, min(start + _EVENTS, len(reading.kinds))):
                         row = reading.rows[number * ROW.size : (number + 1) * ROW.size]
                         is_over = reading.kinds[number] == MessageKind.DESTROYED
                         self._store.saw_event(row, now, wall, is_over=is_over)
                     await trio.lowlevel.checkpoint()
                 self._events.inc(len(reading.kinds))
+                self._wake()
+
+    async def hear_denials(self, denials: Denials) -> None:
+        """Take denied packets as they come."""
+        async with aclosing(denials.readings()) as readings:
+            async for _ in readings:
                 self._wake()
 
     def _wake(self) -> None:
@@ -223,12 +252,19 @@ class _Source:
     async def batches(self) -> AsyncIterator[FlowBatch]:
         """What is due, for ever."""
         while True:
-            exports = self._store.expire(trio.current_time(), _ROWS)
+            now = trio.current_time()
+            exports = [] if self._denials is None else self._denials.store.expire(now, _ROWS)
+            exports += self._store.expire(now, _ROWS - len(exports))
             for batch in self._maker.batches(exports):
                 yield batch
             if len(exports) == _ROWS:
                 continue
             changed = self._changed
-            due = self._store.next_expiry()
+            due = self._next_expiry()
             with trio.move_on_at(float("inf") if due is None else max(due, trio.current_time() + _TICK)):
                 await changed.wait()
+
+    def _next_expiry(self) -> float | None:
+        stores = (self._store, None if self._denials is None else self._denials.store)
+        deadlines = [store.next_expiry() for store in stores if store is not None]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
