@@ -104,9 +104,21 @@ def wait_events(program: Program, *events: str) -> None:
         patience.cancel()
 
 
+def assert_nothing_more_than_the_manifest_allows(program: Program) -> None:
+    """Its user, its capabilities and its file system are those of the security context."""
+    process = Path("/proc", str(program.process.pid))
+    status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+    assert status["Uid"].split() == status["Gid"].split() == ["10001"] * 4
+    assert (status["CapEff"], status["CapBnd"], status["NoNewPrivs"]) == ("0" * 16, "0" * 16, "1")
+    mounts = [line.split() for line in (process / "mountinfo").read_text().splitlines()]
+    root = [mount for mount in mounts if mount[4] == "/"][-1]
+    assert root[5].split(",")[0] == "ro", root
+
+
 def test_deployed_as_it_is_agents_connect_unchanged_and_flows_get_their_names(deployed: Deployed) -> None:
     program = deployed.start()
     wait_events(program, "ready", "api_ready", "certificate_replaced", "lookup_opened")
+    assert_nothing_more_than_the_manifest_allows(program)
     edge = deployed.start_edge(deployed.folder / "edge")
     send(edge.wait_ready(), DENIED)
 
