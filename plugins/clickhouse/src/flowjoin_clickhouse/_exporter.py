@@ -141,7 +141,10 @@ class _ClickHouseExporter:
             return self._connection, self._target
         await self.close()  # one whose opening was cancelled
         self._connection = Connection(
-            self._config, compatibility=self._context.compatibility, registry=self._context.registry
+            self._config,
+            compatibility=self._context.compatibility,
+            registry=self._context.registry,
+            answered=self._context.progressed,
         )
         try:
             self._target = await self._in_thread(self._connection, self._connection.open)

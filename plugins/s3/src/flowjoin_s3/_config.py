@@ -13,7 +13,7 @@ from flowjoin.api import Batching, Bounds, ConfigError, Duration, ElementRegistr
 from flowjoin.api.lines import refuse_unknown_elements
 from flowjoin.api.tls import client_context
 
-__all__ = ["MIN_PART", "S3Config", "TlsConfig", "batching", "check"]
+__all__ = ["MIN_PART", "S3Config", "TlsConfig", "batching", "check", "patience"]
 
 MIN_PART: Final = 5 * 1024 * 1024  # S3 refuses smaller parts, but for the last one
 _MAX_PART: Final = 5 * 1024 * 1024 * 1024
@@ -26,6 +26,7 @@ _ACCESS_POINT: Final = re.compile(
 _REGION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 _STORAGE_CLASS: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SILENCES: Final = 6  # of requestTimeout: addresses, redirects to the region, the answer
 _ENCRYPTIONS: Final = ("", "AES256", "aws:kms", "aws:kms:dsse")
 
 
@@ -120,6 +121,11 @@ class S3Config:
 def batching(config: S3Config) -> Batching:
     """A lane's batch is one object, or one for each hour of flows' ends in it."""
     return Batching(records=config.max_records_per_file, octets=config.max_batch_size, interval=config.upload_interval)
+
+
+def patience(config: S3Config) -> float:
+    """Longer than a request: to the addresses of a name, one after another, and back to an answer."""
+    return _SILENCES * config.request_timeout
 
 
 def check(config: S3Config, registry: ElementRegistry) -> None:

@@ -144,7 +144,11 @@ async def open_s3(
     """
     limiter = trio.CapacityLimiter(2)  # one call, and one that may still be ending after it was cancelled
     encoding = encoding_of(config, context, trio.CapacityLimiter(1))
-    bucket = Bucket(config, lambda region: context.log.info("bucket_opened", bucket=config.bucket_name, region=region))
+    bucket = Bucket(
+        config,
+        lambda region: context.log.info("bucket_opened", bucket=config.bucket_name, region=region),
+        context.progressed,
+    )
     if config.tls.insecure_skip_verify:
         context.log.warning("server_not_verified", endpoint=bucket.endpoint)
     exporter = _S3Exporter(config, encoding, bucket, context, limiter, clock)
