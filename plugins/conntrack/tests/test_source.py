@@ -12,7 +12,7 @@ from conntrack_entries import TIME_WAIT, connection
 
 from flowjoin.api import ConfigError, Duration, FlowBatch, PluginError, Pod, PodLookup
 from flowjoin.testing import RecordingContext
-from flowjoin_conntrack import _dumper
+from flowjoin_conntrack import _dumper, policy_rules
 from flowjoin_conntrack._config import ConntrackConfig
 from flowjoin_conntrack._dumper import Portion
 from flowjoin_conntrack._entry import Connection
@@ -213,3 +213,24 @@ def test_counters_and_times_are_switched_on_or_named(
         assert context.events == ["kernel_parameters_not_set"]
         assert context.counters["kernel_parameters_not_set"].value == 2
         assert "net.netfilter.nf_conntrack_acct and net" in context.impairments[0]
+
+
+async def test_a_table_of_which_nothing_more_comes_is_a_poll_that_failed(autojump_clock) -> None:
+    class Silent(Table):
+        async def dump(self) -> AsyncGenerator[Portion, None]:
+            async with aclosing(super().dump()) as portions:
+                async for portion in portions:
+                    yield portion
+            if self.dumps > 1:
+                await trio.sleep_forever()
+
+    context = RecordingContext()
+    async with open_source(CONFIG, context, Silent(connection(packets=3))) as batches, aclosing(batches):
+        await trio.sleep(96)
+        assert context.counters["failed_polls"].value == 1
+        assert "nothing came of the table for 90 s" in context.impairments[0]
+
+
+def test_opening_the_look_up_may_take_as_long_as_it_waits_for_an_answer() -> None:
+    (made,) = policy_rules.flowjoin_lookup_types()
+    assert made.patience(policy_rules.PolicyRulesConfig(url="http://127.0.0.1/", timeout=Duration(30.0))) == 60.0

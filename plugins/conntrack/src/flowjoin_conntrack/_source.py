@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
@@ -14,7 +14,7 @@ from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, Polic
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials, LogSource, open_log
-from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, unset_sysctls
+from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, Portion, unset_sysctls
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource, open_events
 from flowjoin_conntrack._external import ExternalCorrelator
@@ -32,6 +32,7 @@ ProtocolT = TypeVar("ProtocolT")
 _ROWS: Final = 256  # of one batch: some milliseconds
 _EVENTS: Final = 64  # taken in one go
 _OVS_SECONDS: Final = 60  # after which ovs-appctl gives up
+_SILENCE_SECONDS: Final = 90.0  # in the middle of a table; longer than any tool takes
 _SOONEST_POLL: Final = 1.0  # after the one before
 # Without ctnetlink the kernel knows no such request, without netfilter no such socket, and there is no such file.
 _NOT_THERE: Final = (errno.EINVAL, errno.EPROTONOSUPPORT, errno.ENOENT)
@@ -171,6 +172,17 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
     )
 
 
+async def _next_portion(portions: AsyncGenerator[Portion, None]) -> Portion | None:
+    """None at the end of the table.
+
+    Raises:
+        OSError: it cannot be read, or nothing more comes of it.
+    """
+    with trio.move_on_after(_SILENCE_SECONDS):
+        return await anext(portions, None)
+    raise OSError(errno.ETIMEDOUT, f"nothing came of the table for {_SILENCE_SECONDS:g} s")
+
+
 class _Source:
     """One table, its store, and what comes of them."""
 
@@ -215,7 +227,7 @@ class _Source:
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
         async with aclosing(self._dumper.dump()) as portions:
-            async for portion in portions:
+            while (portion := await _next_portion(portions)) is not None:
                 for _ in self._store.see(portion.rows):
                     await trio.lowlevel.checkpoint()
                 self._entries.inc(portion.entries)
