@@ -234,7 +234,8 @@ class _Source:
                 entries += portion.entries
                 if portion.unreadable:
                     self._unreadable.inc(portion.unreadable)
-        self._store.end_poll()
+        for _ in self._store.end_poll():
+            await trio.lowlevel.checkpoint()
         self._polls.inc()
         self._impairments.tell("poll", "")
         await self._look_at_size(entries)
@@ -300,7 +301,7 @@ class _Source:
                     self._context.log.warning("events_lost", effect="the table is read at once")
                     self._is_behind.set()
                     continue
-                self._events.inc(len(reading.kinds))
+                self._events.inc(len(reading.kinds))  # before rows come of them: the books are never behind
                 for start in range(0, len(reading.kinds), _EVENTS):
                     now, wall = trio.current_time(), time.time_ns()
                     self._tick(now, wall)
