@@ -198,10 +198,13 @@ class Classifier:
         # What was done is known even where the rule is not.
         kind = _KUBERNETES if verdict.is_implicit else 0
         rule = PolicyRule(policy_name="", policy_type=kind, rule_action=verdict.action)
+        # What denied it counts for its direction, whatever rule once let the connection pass.
+        missing = tuple(one for one in found.missing if one.direction != direction)
+        found = replace(found, missing=missing)
         found = replace(found, egress=rule) if is_egress else replace(found, ingress=rule)
         if not verdict.rule_id:
             return found
-        wanted = (*found.missing, MissingRule(direction, verdict.rule_id, verdict.action))
+        wanted = (*missing, MissingRule(direction, verdict.rule_id, verdict.action))
         return self._with_rules(found, wanted, connection.start / 1e9)
 
     def _of(
