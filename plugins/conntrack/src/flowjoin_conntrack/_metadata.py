@@ -75,6 +75,9 @@ class Metadata:
         return f"{name}:{port.name}" if port.name else name
 
 
+_PLAIN: Final = {kind: Metadata(flow_type=kind) for kind in FlowType}
+
+
 @functools.lru_cache(maxsize=16384)  # a Node's connections have few addresses
 def address_text(packed: bytes, family: int) -> str:
     """Canonical text of 16 octets."""
@@ -229,7 +232,9 @@ class Classifier:
         # A rule id in a connection's label is that of the rule that let it pass.
         labels: tuple[tuple[Direction, int], ...] = (("ingress", ingress), ("egress", egress))
         wanted = tuple(MissingRule(direction, number, _ALLOW) for direction, number in labels if number)
-        return self._with_rules(found, wanted, self.seen_at if at is None else at)
+        found = self._with_rules(found, wanted, self.seen_at if at is None else at)
+        plain = _PLAIN[found.flow_type]
+        return plain if found == plain else found  # a million connections without Pods need one
 
     def with_late_rules(self, known: Metadata, row: bytes, first_seen: float) -> Metadata:
         """What was known of a connection, with rules that are known by now: lists of them may be behind.
