@@ -248,7 +248,7 @@ class Classifier:
         return self._with_rules(known, known.missing, start / 1e9 if start else first_seen)
 
     def _with_rules(self, found: Metadata, wanted: tuple[MissingRule, ...], at: float | None) -> Metadata:
-        if self._policies is None:
+        if self._policies is None or not wanted:
             return found
         rules: dict[str, PolicyRule] = {}
         missing = []
