@@ -315,6 +315,7 @@ class Lane:
             is_last = self._is_closing  # it may be closed while the store looks
             part = await self._store.begin(self._clock(), flush=is_last or self._is_leaving)
             if part is not None:
+                await trio.lowlevel.checkpoint()  # to make the batch took long, and to export it begins with long work
                 await self._attempt(exporter, part)
             elif is_last:
                 return

@@ -13,6 +13,7 @@ import trio
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
+from flowjoin._kernel import kernel_form
 from flowjoin._kernel.interface import KeepsFlows, RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.api_server import serve_api
@@ -23,7 +24,7 @@ from flowjoin._pipeline.cluster_identity import with_cluster_uuid
 from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.figures import PipelineFigures
-from flowjoin._pipeline.kernel_factory import form_of, make_kernel
+from flowjoin._pipeline.kernel_factory import make_kernel
 from flowjoin._pipeline.lookups import Lookups
 from flowjoin._pipeline.loop_clock import LoopClock
 from flowjoin._pipeline.process import (
@@ -74,7 +75,7 @@ def run_program(
         log.info(
             "starting",
             version=__version__,
-            kernel=form_of(bound, form),
+            kernel=kernel_form(form),
             instance=state.instance_id,
             epoch=state.epoch,
         )

@@ -25,9 +25,10 @@ from flowjoin.api import (
     PluginContext,
     RetryableExportError,
 )
+from flowjoin.api.lines import refuse_unknown_elements
 from flowjoin_clickhouse._check import refuse_missing_engine
 from flowjoin_clickhouse._client import Connection, Target
-from flowjoin_clickhouse._columns import insert_columns, refuse_unknown_elements
+from flowjoin_clickhouse._columns import insert_columns
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer, encode
 from flowjoin_clickhouse._errors import NotAllowedError, RefusedError, SchemaError

@@ -107,11 +107,11 @@ class _S3Exporter:
             limiter=self._limiter,
             log=self._log,
         )
-        encoder = self._encoding.start(inserted_at)
+        encoder = self._encoding.start(inserted_at, upload.write)
         async with open_upload(upload):
             for piece in _pieces(range(len(batch)) if rows is None else rows, self._encoding.rows):
-                await upload.write(await encoder.add(batch, piece))
-            await upload.write(await encoder.finish())
+                await encoder.add(batch, piece)
+            await encoder.finish()
             await upload.finish()
         self._objects.inc()
         self._octets.inc(upload.octets)
