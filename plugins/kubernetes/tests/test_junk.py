@@ -104,6 +104,12 @@ def test_any_octets_are_events_or_trouble(octets: bytes) -> None:
             watcher._take_event(line)
 
 
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), 10**400, "80", -1])
+def test_a_port_that_is_none_is_counted_and_no_more(number: Any) -> None:
+    manifest = service("s", "10.96.0.1", port=number, uid="27d8ad47-6d28-4c5a-9d25-7d9b8a1f5e04")
+    table_of(ServiceRecord).put(manifest)
+
+
 @pytest.mark.parametrize("octets", DEEP, ids=["lists", "objects", "an event"])
 def test_what_is_too_deep_is_trouble(octets: bytes) -> None:
     with pytest.raises(HttpTrouble):
