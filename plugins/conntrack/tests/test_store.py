@@ -23,7 +23,9 @@ class Bench:
     def poll(self, now: float, *seen: Connection) -> None:
         for _ in self.store.begin_poll(now, int(now * SECOND)):
             pass
-        self.store.see(one.pack() for one in seen)
+        for _ in self.store.see(b"".join(one.pack() for one in seen)):
+            pass
+        self.store.end_poll()
 
     def due(self, now: float) -> list[tuple[EndReason, int]]:
         """Reason and packets since the last export."""

@@ -108,7 +108,7 @@ class BatchMaker:
             return lambda e, c: _pod(e, side, name)
 
         table: dict[str, _Reader] = {
-            "flowStartSeconds": lambda e, c: (c.start or e.last_seen) // _SECOND,
+            "flowStartSeconds": lambda e, c: (c.start or e.first_seen) // _SECOND,
             "flowEndSeconds": lambda e, c: (c.stop or e.last_seen) // _SECOND,
             "flowEndReason": lambda e, c: int(e.reason),
             "sourceTransportPort": lambda e, c: c.source_port,

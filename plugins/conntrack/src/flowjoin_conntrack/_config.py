@@ -12,6 +12,8 @@ from flowjoin.api import Bounds, Duration, Key
 __all__ = ["ConntrackConfig", "node_name"]
 
 _SMALLEST_STALE: Final = 300.0
+_POLL: Final = 5.0
+_POLL_WITH_EVENTS: Final = 60.0
 
 
 def _check_addresses(key: str, texts: tuple[str, ...]) -> None:
@@ -40,7 +42,14 @@ class ConntrackConfig:
         tuple[Annotated[int, Bounds(0, 65535)], ...],
         "conntrack zones; none means all. Antrea's Pods are in 65520 (IPv4) and 65510 (IPv6)",
     ] = ()
-    poll_interval: Annotated[Duration, Bounds(1), "how often the table is read"] = Duration(5.0)
+    dumper: Annotated[
+        Literal["netlink", "ovs-appctl", "proc"],
+        "how the table is read: the kernel's by netlink or as /proc/net/nf_conntrack, or Open vSwitch's",
+    ] = "netlink"
+    ovs_target: Annotated[str, "ovs-appctl asks this control socket or daemon; default: ovs-vswitchd"] = ""
+    poll_interval: Annotated[
+        Duration | None, Bounds(1), "how often the table is read; default: 5s, with events 60s"
+    ] = None
     active_timeout: Annotated[
         Duration, Bounds(0), "a connection that changes is exported so often; never below pollInterval"
     ] = Duration(5.0)
@@ -64,19 +73,28 @@ class ConntrackConfig:
     ] = False
 
     def __post_init__(self) -> None:
+        if self.events and self.dumper != "netlink":
+            raise ValueError('"events" needs "dumper: netlink"; leave one of them out')
         _check_addresses("gatewayAddresses", self.gateway_addresses)
         _check_networks("serviceCIDRs", self.service_networks)
         _check_networks("podCIDRs", self.pod_networks)
 
     @property
+    def poll(self) -> float:
+        """Seconds between two polls."""
+        if self.poll_interval is not None:
+            return float(self.poll_interval)
+        return _POLL_WITH_EVENTS if self.events else _POLL
+
+    @property
     def active(self) -> float:
         """Seconds; a poll cannot see more often."""
-        return max(float(self.active_timeout), float(self.poll_interval))
+        return max(float(self.active_timeout), self.poll)
 
     @property
     def idle(self) -> float:
         """Seconds; a poll cannot see more often."""
-        return max(float(self.idle_timeout), float(self.poll_interval))
+        return max(float(self.idle_timeout), self.poll)
 
     @property
     def stale(self) -> float:
