@@ -109,7 +109,7 @@ class BatchMaker:
 
         table: dict[str, _Reader] = {
             "flowStartSeconds": lambda e, c: (c.start or e.first_seen) // _SECOND,
-            "flowEndSeconds": lambda e, c: (c.stop or e.last_seen) // _SECOND,
+            "flowEndSeconds": lambda e, c: e.end or (c.stop or e.last_seen) // _SECOND,
             "flowEndReason": lambda e, c: int(e.reason),
             "sourceTransportPort": lambda e, c: c.source_port,
             "destinationTransportPort": lambda e, c: c.destination_port,
