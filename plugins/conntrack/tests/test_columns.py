@@ -15,7 +15,7 @@ KNOWN = Metadata(
         Service(namespace="shop", name="web", uid=UID),
         ServicePort(port=80, protocol_identifier=6),
     ),
-    ingress=PolicyRule(policy_name="allow-web", policy_type=2, policy_namespace="ns", rule_name="r", rule_action=0),
+    ingress=PolicyRule(policy_name="allow-web", policy_type=2, policy_namespace="ns", rule_name="r", rule_action=1),
     flow_type=FlowType.INTER_NODE,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 
 import pytest
@@ -14,6 +14,8 @@ from trio.abc import Clock
 from flowjoin.api import Duration, FlowBatch, PluginContext, SourceType
 from flowjoin.testing import SourceConformance, SourceExample
 from flowjoin_conntrack import ConntrackConfig
+from flowjoin_conntrack._dumper import Portion
+from flowjoin_conntrack._entry import NO_TCP_STATE
 from flowjoin_conntrack._source import open_source
 
 FORBIDDEN = 65535  # a zone
@@ -28,16 +30,18 @@ class Table:
         self._zones = zones
         self._is_away = is_away
 
-    async def dump(self) -> AsyncIterator[list[bytes]]:
+    async def dump(self) -> AsyncGenerator[Portion, None]:
         await trio.lowlevel.checkpoint()
         if FORBIDDEN in self._zones:
             raise PermissionError(errno.EPERM, "Operation not permitted")
         if self._is_away[0]:
             raise OSError(errno.ENOENT, "No such file or directory")
-        yield [connection(packets=3, octets=300).pack()]
-        yield [connection("fd00::1", "fd00::2", protocol=17, packets=1, octets=80, tcp_state=255).pack()]
+        yield Portion(connection(packets=3, octets=300).pack(), 1)
+        other = connection("fd00::1", "fd00::2", protocol=17, packets=1, octets=80, tcp_state=NO_TCP_STATE)
+        yield Portion(other.pack(), 1)
 
-    def max_connections(self) -> int:
+    async def max_connections(self) -> int:
+        await trio.lowlevel.checkpoint()
         return 262144
 
 

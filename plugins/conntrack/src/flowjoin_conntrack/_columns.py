@@ -13,7 +13,6 @@ from flowjoin_conntrack._store import Export
 
 __all__ = ["BatchMaker"]
 
-_ALLOW: Final = 1
 _SECOND: Final = 1_000_000_000
 
 _Reader = Callable[[Export[Metadata], Connection], Value]
@@ -37,8 +36,8 @@ def _rule(rule: PolicyRule | None, name: str) -> Value:
         return bytes(16) if name == "policy_uid" else 0 if name in ("policy_type", "rule_action") else ""
     if name == "policy_uid":
         return _uuid(rule.policy_uid)
-    # A rule id in a connection's label is that of the rule that let it pass.
-    return _ALLOW if name == "rule_action" else getattr(rule, name)
+    value: Value = getattr(rule, name)
+    return value
 
 
 def _pod(export: Export[Metadata], side: str, name: str) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from flowjoin.api import Bounds, Duration, Key
+from flowjoin_conntrack._verdict import DROP, REJECT, Verdict, VerdictRule
 
-__all__ = ["ConntrackConfig", "node_name"]
+__all__ = ["ConntrackConfig", "DeniedConfig", "DeniedRule", "node_name"]
 
 _SMALLEST_STALE: Final = 300.0
 _POLL: Final = 5.0
@@ -32,6 +33,55 @@ def _check_networks(key: str, texts: tuple[str, ...]) -> None:
             raise ValueError(
                 f'"{key}" has "{text[:60]}", which is no network; write one such as 10.10.0.0/24'
             ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedRule:
+    """What packets with a prefix or a mark say."""
+
+    prefix: Annotated[str, "the logging rule's prefix begins so"] = ""
+    mark: Annotated[int | None, Bounds(0, 0xFFFFFFFF), "the packet's mark, under mask"] = None
+    mask: Annotated[int, Bounds(0, 0xFFFFFFFF)] = 0xFFFFFFFF
+    direction: Annotated[
+        Literal["ingress", "egress"] | None, "of the policy; default: by where the packet was, and whose Pods there are"
+    ] = None
+    action: Literal["drop", "reject"] = "drop"
+    rule: Annotated[int, Bounds(0, 0xFFFFFFFF), "the number to ask the policy look-up for"] = 0
+    implicit: Annotated[bool, "no rule let it pass, and a Kubernetes policy isolates the Pod"] = False
+
+    def __post_init__(self) -> None:
+        if not self.prefix and self.mark is None:
+            raise ValueError('a rule of denied packets needs "prefix" or "mark"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedConfig:
+    """The keys under ``denied``."""
+
+    group: Annotated[int, Bounds(0, 65535), "of the rules that log what they deny: log group N"]
+    rules: Annotated[tuple[DeniedRule, ...], "what prefixes and marks mean; the first that fits counts"] = ()
+    max_connections: Annotated[int, Bounds(1), "held; packets of more are counted, and not kept"] = 65536
+    copy_range: Annotated[int, Bounds(48, 2048), "octets that the kernel gives of each packet"] = 128
+    batch: Annotated[int, Bounds(1, 1000), "packets that the kernel gathers before it gives them"] = 64
+    flush_interval: Annotated[Duration, Bounds(0.01, 60), "and how long it waits for as many"] = Duration(0.2)
+
+    @property
+    def verdict_rules(self) -> tuple[VerdictRule, ...]:
+        """The rules, as packets are compared with them."""
+        return tuple(
+            VerdictRule(
+                prefix=rule.prefix,
+                mark=rule.mark,
+                mask=rule.mask,
+                verdict=Verdict(
+                    action=REJECT if rule.action == "reject" else DROP,
+                    direction=rule.direction,
+                    rule_id=rule.rule,
+                    is_implicit=rule.implicit,
+                ),
+            )
+            for rule in self.rules
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +118,7 @@ class ConntrackConfig:
         tuple[str, ...], Key("serviceCIDRs"), "left out as destinations; give it where Antrea proxy is off"
     ] = ()
     pod_networks: Annotated[tuple[str, ...], Key("podCIDRs"), "whose addresses are Pods, for flowType"] = ()
+    denied: Annotated[DeniedConfig | None, "connections that rules deny and log"] = None
     network_policy_only: Annotated[
         bool, "Antrea only enforces policies here: flowType says within or between Nodes, and nothing else"
     ] = False

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
 from flowjoin.api import Pod, PodLookup, PolicyLookup, PolicyRule, Service, ServiceLookup, ServicePort
 from flowjoin_conntrack._entry import Connection
+from flowjoin_conntrack._verdict import Verdict
 
 __all__ = ["Classifier", "FlowType", "Metadata", "address_text", "flow_type", "rule_ids"]
 
 PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132}
 _WITH_SERVICES: Final = frozenset(PROTOCOLS.values())
+_ALLOW: Final = 1  # of ingressNetworkPolicyRuleAction
+_KUBERNETES: Final = 1  # of ingressNetworkPolicyType
 _SERVICE_MARK: Final = 0x10  # Antrea: destination NAT for a Service was done
 _SOURCE_MARKS: Final = 0xF  # Antrea: where the first packet came from; 0 means denied after it was committed
 
@@ -121,6 +124,27 @@ class Classifier:
         destination = address_text(connection.destination, connection.family)
         if not self._is_wanted(connection, destination):
             return None
+        return self._of(connection, source, destination)
+
+    def of_denied(self, connection: Connection, verdict: Verdict) -> Metadata | None:
+        """Of a connection that was denied; None where it is not to be kept.
+
+        Its zone and mark say nothing: it was denied before connection tracking kept it.
+        """
+        if self._protocols is not None and connection.protocol not in self._protocols:
+            return None
+        source = address_text(connection.source, connection.family)
+        destination = address_text(connection.destination, connection.family)
+        found = self._of(connection, source, destination)
+        if found is None:
+            return None
+        rule = self._denying(verdict, connection.start / 1e9)
+        is_egress = verdict.direction == "egress" or (
+            verdict.direction is None and found.destination_pod is None and found.source_pod is not None
+        )
+        return replace(found, egress=rule) if is_egress else replace(found, ingress=rule)
+
+    def _of(self, connection: Connection, source: str, destination: str) -> Metadata | None:
         at = connection.start / 1e9 if connection.start else None
         source_pod = self._own_pod(source, at)
         destination_pod = self._own_pod(destination, at)
@@ -134,8 +158,8 @@ class Classifier:
             source_pod=source_pod,
             destination_pod=destination_pod,
             service=self._service(connection, at),
-            ingress=self._rule(ingress),
-            egress=self._rule(egress),
+            ingress=self._allowing(ingress, at),
+            egress=self._allowing(egress, at),
             flow_type=FlowType.UNSPECIFIED if kind is FlowType.UNSUPPORTED else kind,
         )
 
@@ -193,5 +217,18 @@ class Classifier:
         address = address_text(connection.original_destination, connection.family)
         return self._services.service_by_address(address, connection.original_destination_port, connection.protocol, at)
 
-    def _rule(self, rule_id: int) -> PolicyRule | None:
-        return self._policies.rule(rule_id) if rule_id and self._policies is not None else None
+    def _allowing(self, rule_id: int, at: float | None) -> PolicyRule | None:
+        """A rule id in a connection's label is that of the rule that let it pass."""
+        rule = self._rule(rule_id, at)
+        return None if rule is None else replace(rule, rule_action=_ALLOW)
+
+    def _denying(self, verdict: Verdict, at: float) -> PolicyRule:
+        """The rule that denied; what was done is known even where the rule is not."""
+        rule = self._rule(verdict.rule_id, at)
+        if rule is None:
+            kind = _KUBERNETES if verdict.is_implicit else 0
+            return PolicyRule(policy_name="", policy_type=kind, rule_action=verdict.action)
+        return replace(rule, rule_action=verdict.action)
+
+    def _rule(self, rule_id: int, at: float | None) -> PolicyRule | None:
+        return self._policies.rule(rule_id, at=at) if rule_id and self._policies is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 import trio
@@ -12,6 +12,7 @@ import trio
 from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
+from flowjoin_conntrack._denials import Denials, LogSource, open_log
 from flowjoin_conntrack._dumper import Dumper, NetlinkDumper, unset_sysctls
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource, open_events
@@ -40,13 +41,16 @@ async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> Asy
         ConfigError: the table cannot be read here.
     """
     dumper = await _open_dumper(config, context)
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         events = None
         if config.events:
             # Before the first poll, so that what begins while the table is read is not missed.
             with _refusal(context):
                 events = stack.enter_context(open_events(config.zones))
-        async with open_source(config, context, dumper, events) as batches:
+        log = None
+        if config.denied is not None:
+            log = await stack.enter_async_context(open_log(config.denied, context))
+        async with open_source(config, context, dumper, events, log) as batches:
             yield batches
 
 
@@ -77,7 +81,11 @@ def _refusal(context: PluginContext) -> Iterator[None]:
 
 @asynccontextmanager
 async def open_source(
-    config: ConntrackConfig, context: PluginContext, dumper: Dumper, events: EventSource | None = None
+    config: ConntrackConfig,
+    context: PluginContext,
+    dumper: Dumper,
+    events: EventSource | None = None,
+    log: LogSource | None = None,
 ) -> AsyncIterator[AsyncIterator[FlowBatch]]:
     """Read the table once, then for ever.
 
@@ -86,10 +94,13 @@ async def open_source(
     """
     classifier = _classifier(config, context)
     timeouts = Timeouts(active=config.active, idle=config.idle, stale=config.stale)
-    source = _Source(config, context, ConnectionStore(timeouts, classifier), dumper, classifier)
+    denials = None if log is None else Denials(log, context, timeouts, classifier)
+    source = _Source(config, context, ConnectionStore(timeouts, classifier), dumper, classifier, denials)
     with _refusal(context):
         await source.poll()  # what cannot be read is said at once
     async with trio.open_nursery() as nursery:
+        if denials is not None:
+            nursery.start_soon(source.hear_denials, denials)
         nursery.start_soon(source.poll_for_ever)
         if events is not None:
             nursery.start_soon(source.listen_for_ever, events)
@@ -133,6 +144,7 @@ class _Source:
         store: ConnectionStore[Metadata],
         dumper: Dumper,
         classifier: Classifier,
+        denials: Denials | None,
     ) -> None:
         self._config = config
         self._context = context
@@ -141,6 +153,7 @@ class _Source:
         self._classifier = classifier
         self._maker = BatchMaker(context.registry, node=node_name(config), has_counters=dumper.has_counters)
         self._changed = trio.Event()
+        self._denials = denials
         self._is_behind = trio.Event()
         self._polls = context.counter("polls", "Times the connection tracking table was read.")
         self._failures = context.counter("failed_polls", "Times it could not be read, or not whole.")
@@ -216,6 +229,12 @@ class _Source:
                 self._events.inc(len(reading.kinds))
                 self._wake()
 
+    async def hear_denials(self, denials: Denials) -> None:
+        """Take denied packets as they come."""
+        async with aclosing(denials.readings()) as readings:
+            async for _ in readings:
+                self._wake()
+
     def _wake(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
@@ -223,12 +242,19 @@ class _Source:
     async def batches(self) -> AsyncIterator[FlowBatch]:
         """What is due, for ever."""
         while True:
-            exports = self._store.expire(trio.current_time(), _ROWS)
+            now = trio.current_time()
+            exports = [] if self._denials is None else self._denials.store.expire(now, _ROWS)
+            exports += self._store.expire(now, _ROWS - len(exports))
             for batch in self._maker.batches(exports):
                 yield batch
             if len(exports) == _ROWS:
                 continue
             changed = self._changed
-            due = self._store.next_expiry()
+            due = self._next_expiry()
             with trio.move_on_at(float("inf") if due is None else max(due, trio.current_time() + _TICK)):
                 await changed.wait()
+
+    def _next_expiry(self) -> float | None:
+        stores = (self._store, None if self._denials is None else self._denials.store)
+        deadlines = [store.next_expiry() for store in stores if store is not None]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
