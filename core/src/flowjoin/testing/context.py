@@ -111,7 +111,9 @@ class RecordingContext:
         self._note("gauge", name, documentation, also)
         self.gauges[name] = read
 
-    def histogram(self, name: str, documentation: str, bounds: Sequence[float], *, also: str = "") -> RecordingHistogram:
+    def histogram(
+        self, name: str, documentation: str, bounds: Sequence[float], *, also: str = ""
+    ) -> RecordingHistogram:
         """The histogram of that name; made at the first call."""
         self._note("histogram", name, documentation, also)
         if list(bounds) != sorted(set(bounds)) or not bounds:

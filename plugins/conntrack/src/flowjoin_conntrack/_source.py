@@ -16,6 +16,7 @@ from flowjoin_conntrack._denials import Denials, LogSource, open_log
 from flowjoin_conntrack._dumper import Dumper, NetlinkDumper, unset_sysctls
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource, open_events
+from flowjoin_conntrack._figures import Figures
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
@@ -161,6 +162,9 @@ class _Source:
         self._events = context.counter("events", "Beginnings and ends that the kernel told.")
         self._unreadable = context.counter("unreadable_lines", "Lines of a dump that made no sense.")
         self._lost_events = context.counter("lost_events", "Times the kernel had more to tell than was read.")
+        self._figures = Figures(
+            context, held=lambda: len(store), denied=lambda: 0 if denials is None else len(denials.store)
+        )
 
     async def poll(self) -> None:
         """Read the table once; a portion at a time, so that the loop is not held.
@@ -168,6 +172,8 @@ class _Source:
         Raises:
             OSError: it cannot be read, or not whole; nothing is gone for that.
         """
+        began = trio.current_time()
+        in_table = 0
         self._look_at_gateway()
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
@@ -176,10 +182,13 @@ class _Source:
                 for _ in self._store.see(portion.rows):
                     await trio.lowlevel.checkpoint()
                 self._entries.inc(portion.entries)
+                in_table += portion.entries
                 if portion.unreadable:
                     self._unreadable.inc(portion.unreadable)
         self._store.end_poll()
         self._polls.inc()
+        size = await self._dumper.max_connections()
+        self._figures.polled(in_table, table_size=size, seconds=trio.current_time() - began)
         self._wake()
 
     def _look_at_gateway(self) -> None:
