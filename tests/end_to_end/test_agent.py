@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pod_traffic
 import pytest
-from two_nodes import CLUSTER, POD_NETWORKS, Counted, Flow, TwoNodes, flow_of
+from two_nodes import CLUSTER, DENIED_PORT, POD_NETWORKS, Counted, Flow, TwoNodes, flow_of
 
 PATIENCE = 60.0
 SHORT = 20  # connections of each kind that are opened, asked once, and closed
@@ -45,6 +45,7 @@ PLAN = {
         *([host, 53, 1, 1] for host in SERVICE),
     ],
     "echo": [*SERVER, NEIGHBOUR],
+    "denied": [[host, DENIED_PORT] for host in SERVER],
 }
 
 
@@ -162,7 +163,13 @@ exporters: [{{type: log, path: {tmp_path}/seen-2, format: jsonLines}}]
 
 def _source(*, events: bool) -> str:
     keys = "zones: [65520, 65510], podsOnly: true, pollInterval: 1s, activeTimeout: 1s, idleTimeout: 3s"
-    return f"{{type: conntrack, {keys}, events: {str(events).lower()}, podCIDRs: {json.dumps(POD_NETWORKS)}}}"
+    rules = (
+        "{prefix: refused, direction: egress, action: reject, rule: 3}, {prefix: dropped, direction: egress, rule: 4}"
+    )
+    return (
+        f"{{type: conntrack, {keys}, events: {str(events).lower()}, podCIDRs: {json.dumps(POD_NETWORKS)}, "
+        f"denied: {{group: 5, rules: [{rules}]}}}}"
+    )
 
 
 @pytest.mark.slow
@@ -246,6 +253,9 @@ def assert_told_truly(row: dict[str, Any], wires: dict[str, dict[Flow, Counted]]
     assert totals(row, "FromDestinationNode") == wires["node2"].get(flow, wires["node1"][flow]), row
     source = (row["sourcePodNamespace"], row["sourcePodName"], row["sourceNodeName"])
     assert source == ("shop", "client", "node-1"), row
+    if flow.destination_port == DENIED_PORT:
+        assert_told_as_denied(row, flow)
+        return
     destination = (row["destinationPodName"], row["destinationNodeName"], row["flowType"])
     if flow.destination in SERVER:
         assert destination == ("server", "node-2", 2), row
@@ -265,6 +275,13 @@ def assert_told_truly(row: dict[str, Any], wires: dict[str, dict[Flow, Counted]]
         }, row
     if flow.protocol == 6:
         assert (row["flowEndReason"], row["tcpState"]) == (3, "TIME_WAIT"), row
+
+
+def assert_told_as_denied(row: dict[str, Any], flow: Flow) -> None:
+    policy = ("shop", "not-out", "refuse", 3) if flow.protocol == 6 else ("shop", "not-out", "drop", 2)
+    names = ("PolicyNamespace", "PolicyName", "PolicyRuleName", "PolicyRuleAction")
+    assert tuple(row[f"egressNetwork{name}"] for name in names) == policy, row
+    assert (row["flowType"], row["flowEndReason"], row["ingressNetworkPolicyName"]) == (2, 3, ""), row
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -288,6 +305,7 @@ def table(
 
     def kind_of(flow: Flow) -> str:
         kind = {6: "tcp", 17: "udp"}.get(flow.protocol, "echo")
+        kind = f"denied {kind}" if flow.destination_port == DENIED_PORT else kind
         return ports[kind, flow.source_port or hash(flow.destination)]
 
     sent = Counter(ports.values())

@@ -1,6 +1,7 @@
 """What Pods say to one another: ``python pod_traffic.py serve`` there, ``python pod_traffic.py talk PLAN`` here.
 
-PLAN is a JSON object: ``tcp`` and ``udp`` are lists of [host, port, rounds, copies], ``echo`` a list of hosts. After
+PLAN is a JSON object: ``tcp`` and ``udp`` are lists of [host, port, rounds, copies], ``echo`` a list of hosts,
+``denied`` one of [host, port] where a connection is refused and a datagram finds no way. After
 each round ``talk`` prints a line and waits for one; connections of fewer rounds are closed after their last. A server
 answers with twice the octets. At the end ``talk`` prints the port of each connection, so that its flow can be found.
 """
@@ -57,6 +58,8 @@ def talk(plan: dict[str, list[list[object]]]) -> None:
     for host in plan.get("echo", ()):
         _echo(str(host))
         made.append(["echo", "", 0, host, 0])
+    for host, port in plan.get("denied", ()):
+        made.extend(_denied(str(host), int(str(port))))
     number = 0
     while open_now:
         number += 1
@@ -89,6 +92,26 @@ def _exchange(opened: socket.socket) -> None:
     left = 2 * _ASKED
     while left:
         left -= len(opened.recv(left))
+
+
+def _denied(host: str, port: int) -> list[list[object]]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made: list[list[object]] = []
+    with socket.socket(family) as stream, socket.socket(family, socket.SOCK_DGRAM) as datagrams:
+        stream.settimeout(PATIENCE)
+        stream.bind(("", 0))
+        made.append(["denied tcp", *stream.getsockname()[:2], host, port])
+        try:
+            stream.connect((host, port))
+        except ConnectionRefusedError:
+            pass
+        else:
+            raise AssertionError(f"{host} port {port} is open")
+        datagrams.connect((host, port))
+        for octets in (b"d" * 30, b"d" * 40):
+            datagrams.send(octets)
+        made.append(["denied udp", *datagrams.getsockname()[:2], host, port])
+    return made
 
 
 def _echo(host: str) -> None:

@@ -7,8 +7,9 @@ neighbour ─ pod2 ┘   └─ mgmt ─── outside ─── mgmt ─┘
 ```
 
 The Nodes forward between their Pods and over the cable, as Antrea's Nodes do: connections of Pods are tracked in
-Antrea's zones, marked, and labelled with the numbers of rules. ``outside`` is where the aggregator is, and a host that
-is no Pod. In each Node's forwarding path nft counts packets and octets of every 5-tuple.
+Antrea's zones, marked, and labelled with the numbers of rules; what goes to port 9999 is denied, and logged.
+``outside`` is where the aggregator is, and a host that is no Pod. In each Node's forwarding path nft counts packets
+and octets of every 5-tuple.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["CLUSTER", "POD_NETWORKS", "Counted", "Flow", "TwoNodes", "addresses_of"]
+__all__ = ["CLUSTER", "DENIED_PORT", "POD_NETWORKS", "Counted", "Flow", "TwoNodes", "addresses_of"]
 
+DENIED_PORT: Final = 9999
 POD_NETWORKS: Final = ("10.66.0.0/16", "fd66::/16")
 _NUMBERS: Final = {"tcp": 6, "udp": 17, "icmp": 1, "ipv6-icmp": 58}
 _HOSTS: Final = ("node1", "node2", "client", "neighbour", "server", "outside")
@@ -56,6 +58,8 @@ services:
      ports: [{name: http, port: 80, protocol: tcp}, {name: dns, port: 53, protocol: udp}]}
 policies:
   - {rule: 1, policyName: let-in, policyNamespace: shop, policyType: kubernetes, ruleAction: allow}
+  - {rule: 3, policyName: not-out, policyNamespace: shop, policyType: antrea, ruleName: refuse, ruleAction: reject}
+  - {rule: 4, policyName: not-out, policyNamespace: shop, policyType: antrea, ruleName: drop, ruleAction: drop}
   - {rule: 2, policyName: let-out, policyNamespace: shop, policyType: antrea, ruleName: out, ruleAction: allow}
 """
 
@@ -66,6 +70,12 @@ table inet t {
   }
   set tcp_udp6 {
     type ipv6_addr . inet_service . ipv6_addr . inet_service . inet_proto; flags dynamic; size 65535; counter;
+  }
+  set denied4 {
+    type ipv4_addr . inet_service . ipv4_addr . inet_service . inet_proto; flags dynamic; size 1024; counter;
+  }
+  set denied6 {
+    type ipv6_addr . inet_service . ipv6_addr . inet_service . inet_proto; flags dynamic; size 1024; counter;
   }
   set echo4 { type ipv4_addr . ipv4_addr; flags dynamic; size 1024; counter; }
   set echo6 { type ipv6_addr . ipv6_addr; flags dynamic; size 1024; counter; }
@@ -81,7 +91,14 @@ table inet t {
     ip6 daddr fd96::10 tcp dport 80 dnat ip6 to [fd66:2::2]:8080
     ip6 daddr fd96::10 udp dport 53 dnat ip6 to [fd66:2::2]:5353
   }
+  chain denied {
+    meta nfproto ipv4 update @denied4 { ip saddr . th sport . ip daddr . th dport . meta l4proto }
+    meta nfproto ipv6 update @denied6 { ip6 saddr . th sport . ip6 daddr . th dport . meta l4proto }
+    meta l4proto tcp log group 5 prefix "refused" reject with tcp reset
+    log group 5 prefix "dropped" drop
+  }
   chain through { type filter hook forward priority 0;
+    meta l4proto { tcp, udp } th dport 9999 jump denied
     ct state new ct mark set 0x3
     ct state new ct status dnat ct mark set 0x13
     ct state new LABEL
@@ -192,7 +209,7 @@ class TwoNodes:
         return both
 
     def _elements(self, node: str) -> Iterator[tuple[Flow, int, int]]:
-        for name in ("tcp_udp4", "tcp_udp6", "echo4", "echo6"):
+        for name in ("tcp_udp4", "tcp_udp6", "denied4", "denied6", "echo4", "echo6"):
             command = self.inside(node, self._nft, "-j", "list", "set", "inet", "t", name)
             listed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
             (found,) = [item["set"] for item in listed["nftables"] if "set" in item]
