@@ -9,17 +9,21 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import pod_traffic
 import pytest
+from real_programs import nfdump_reads, tshark_reads
 from two_nodes import CLUSTER, DENIED_PORT, POD_NETWORKS, Counted, Flow, TwoNodes, flow_of
 
-PATIENCE = 60.0
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+PATIENCE = 90.0
 SHORT = 20  # connections of each kind that are opened, asked once, and closed
-# What the source needs: counters that can be switched on, and an answer to a request for the table.
+# What the source needs: an answer to a request for the table.
 NEEDED = """
 import socket, struct
 table = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
@@ -47,9 +51,29 @@ PLAN = {
     "echo": [*SERVER, NEIGHBOUR],
     "denied": [[host, DENIED_PORT] for host in SERVER],
 }
+Wires = dict[str, dict[Flow, Counted]]
 
 
-@pytest.fixture
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What came of the traffic.
+
+    Attributes:
+        made: what the client opened: kind, address, port, host and port there.
+        seen: rows of each agent.
+        joined: rows of the aggregator.
+        sent: what agent 1 sent over UDP besides, to whoever wants to read it.
+        wires: what nft counted on each Node.
+    """
+
+    made: list[list[Any]]
+    seen: list[list[dict[str, Any]]]
+    joined: list[dict[str, Any]]
+    sent: list[bytes]
+    wires: Wires
+
+
+@pytest.fixture(scope="module")
 def nodes(require_program: Callable[[str], str]) -> Iterator[TwoNodes]:
     made = TwoNodes(require_program("ip"), require_program("nft"))
     try:
@@ -111,54 +135,97 @@ class Processes:
             log.close()
 
 
-@pytest.fixture
-def processes(nodes: TwoNodes, tmp_path: Path) -> Iterator[Processes]:
-    made = Processes(nodes, tmp_path)
-    yield made
-    made.kill()
+@pytest.fixture(scope="module")
+def told(nodes: TwoNodes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """All the traffic, once; the aggregator comes when the first agents' rows have waited for it."""
+    folder = tmp_path_factory.mktemp("two-nodes")
+    processes = Processes(nodes, folder)
+    try:
+        yield ran(nodes, processes, folder)
+    finally:
+        processes.kill()
 
 
-def configured(tmp_path: Path) -> dict[str, Path]:
+def ran(nodes: TwoNodes, processes: Processes, folder: Path) -> Told:
+    files = configured(folder)
+    traffic = str(Path(pod_traffic.__file__))
+    for host in ("server", "neighbour", "outside"):
+        wait_up(processes.start(f"{host} of traffic", host, traffic, "serve"))
+    wait_up(processes.start("recorder", "outside", traffic, "record", str(folder / "sent")))
+    for number in (1, 2):
+        name = f"agent{number}"
+        command = ("-m", "flowjoin", "agent", "-c", str(files[name]))
+        processes.start(name, f"node{number}", *command, NODE_NAME=f"node-{number}")
+        processes.wait_said(name, "source_opened")
+
+    client = processes.start("client", "client", traffic, "talk", json.dumps(PLAN))
+    assert client.stdin is not None
+    assert client.stdout is not None
+    for round_ in (1, 2, 3):
+        assert json.loads(client.stdout.readline()) == {"round": round_}, processes.said("client")
+        if round_ == 1:
+            for number in (1, 2):
+                wait_seen(folder / f"seen-{number}", nodes, f"node{number}")
+            processes.start("aggregator", "outside", "-m", "flowjoin", "run", "-c", str(files["aggregator"]))
+            processes.wait_said("aggregator", "ready")
+        wait_told(nodes)  # each round is told before the next begins
+        client.stdin.write("\n")
+        client.stdin.flush()
+    made = json.loads(client.stdout.readline())
+    wires = wait_told(nodes)
+    for name in ("agent1", "agent2", "aggregator"):
+        processes.end(name)
+    return Told(
+        made=made,
+        seen=[rows_of(folder / f"seen-{number}") for number in (1, 2)],
+        joined=rows_of(folder / "joined"),
+        sent=pod_traffic.recorded(folder / "sent"),
+        wires=wires,
+    )
+
+
+def configured(folder: Path) -> dict[str, Path]:
     """The files of the aggregator and of both agents; one of these is Antrea's, the other our own."""
-    pki = tmp_path / "pki"
+    pki = folder / "pki"
     for words in (("init", pki), ("issue", pki, "--server", "aggregator"), ("issue", pki, "--client", "agent")):
         subprocess.run([sys.executable, "-m", "flowjoin", "certs", *map(str, words)], check=True, capture_output=True)
-    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    (folder / "cluster.yaml").write_text(CLUSTER)
     texts = {
         "aggregator": f"""
-stateDirectory: {tmp_path}/state-aggregator
+stateDirectory: {folder}/state-aggregator
 collectors:
   - {{protocol: tcp, address: "[::]:4739"}}
   - {{protocol: tls, address: "[::]:4740",
       tls: {{certificate: {pki}/aggregator.crt, key: {pki}/aggregator.key, clientCA: {pki}/ca.crt}}}}
 activeFlowRecordTimeout: 1h
 inactiveFlowRecordTimeout: 1h
-exporters: [{{type: log, path: {tmp_path}/joined, format: jsonLines}}]
+exporters: [{{type: log, path: {folder}/joined, format: jsonLines}}]
 """,
         "agent1": f"""
-stateDirectory: {tmp_path}/state-1
+stateDirectory: {folder}/state-1
 apiServer: {{address: none}}
-lookups: [{{type: file, path: {tmp_path}/cluster.yaml}}]
+lookups: [{{type: file, path: {folder}/cluster.yaml}}]
 sources: [{_source(events=True)}]
 exporters:
   - {{type: ipfix, address: "10.68.1.2:4740", protocol: tls, template: agent,
       tls: {{ca: {pki}/ca.crt, certificate: {pki}/agent.crt, key: {pki}/agent.key, serverName: aggregator}}}}
-  - {{type: log, path: {tmp_path}/seen-1, format: jsonLines}}
+  - {{type: log, path: {folder}/seen-1, format: jsonLines}}
+  - {{type: ipfix, name: sample, address: "10.68.1.2:4739", protocol: udp, template: agent}}
 """,
         "agent2": f"""
-stateDirectory: {tmp_path}/state-2
+stateDirectory: {folder}/state-2
 apiServer: {{address: none}}
-lookups: [{{type: file, path: {tmp_path}/cluster.yaml}}]
+lookups: [{{type: file, path: {folder}/cluster.yaml}}]
 featureGates: {{AntreaProxy: true}}
 ovsBridge: br-int
 flowExporter: {{enable: true, flowCollectorAddr: "[fd68:2::2]:4739:tcp", protocolFilter: null}}
 sources: [{_source(events=True)}]
-exporters: [{{type: log, path: {tmp_path}/seen-2, format: jsonLines}}]
+exporters: [{{type: log, path: {folder}/seen-2, format: jsonLines}}]
 """,
     }
     for name, text in texts.items():
-        (tmp_path / f"{name}.yaml").write_text(text)
-    return {name: tmp_path / f"{name}.yaml" for name in texts}
+        (folder / f"{name}.yaml").write_text(text)
+    return {name: folder / f"{name}.yaml" for name in texts}
 
 
 def _source(*, events: bool) -> str:
@@ -172,52 +239,62 @@ def _source(*, events: bool) -> str:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_each_flow_of_two_nodes_is_joined_once_with_what_crossed_the_wires(
-    nodes: TwoNodes, processes: Processes, tmp_path: Path
-) -> None:
-    files = configured(tmp_path)
-    traffic = str(Path(pod_traffic.__file__))
-    for host in ("server", "neighbour", "outside"):
-        started = processes.start(f"{host} of traffic", host, traffic, "serve")
-        assert started.stdout is not None
-        assert started.stdout.readline() == "up\n", processes.said(f"{host} of traffic")
-    processes.start("aggregator", "outside", "-m", "flowjoin", "run", "-c", str(files["aggregator"]))
-    for number in (1, 2):
-        name = f"agent{number}"
-        command = ("-m", "flowjoin", "agent", "-c", str(files[name]))
-        processes.start(name, f"node{number}", *command, NODE_NAME=f"node-{number}")
-        processes.wait_said(name, "source_opened")
-    processes.wait_said("aggregator", "ready")
-
-    client = processes.start("client", "client", traffic, "talk", json.dumps(PLAN))
-    assert client.stdin is not None
-    assert client.stdout is not None
-    for expected in (1, 2, 3):
-        assert json.loads(client.stdout.readline()) == {"round": expected}, processes.said("client")
-        wait_told(nodes)  # each round is told before the next begins
-        client.stdin.write("\n")
-        client.stdin.flush()
-    made = json.loads(client.stdout.readline())
-    wires = wait_told(nodes)
-    for name in ("agent1", "agent2", "aggregator"):
-        processes.end(name)
-
-    joined = [json.loads(line) for line in (tmp_path / "joined").read_text().splitlines()]
-    seen = [rows_of(tmp_path / f"seen-{number}") for number in (1, 2)]
-    print(table(made, seen, joined, wires))
-    assert len(made) == len(wires["node1"])
-    assert set(map(flow_of, joined)) == set(wires["node1"])
-    for flow, crossed in wires["node1"].items():
-        rows = [row for row in joined if flow_of(row) == flow]
+def test_each_flow_of_two_nodes_is_joined_once_with_what_crossed_the_wires(told: Told) -> None:
+    print(table(told))
+    crossed = told.wires["node1"]
+    assert len(told.made) == len(crossed)
+    assert set(map(flow_of, told.joined)) == set(crossed)
+    for flow, counted in crossed.items():
+        rows = [row for row in told.joined if flow_of(row) == flow]
         assert len({row["flowStartSeconds"] for row in rows}) == 1, rows  # one flow, however often it was exported
         deltas = [totals(row, "FromSourceNode", kind="Delta") for row in rows]
-        assert Counted(*map(sum, zip(*deltas, strict=True))) == crossed, rows
-        assert_told_truly(rows[-1], wires)
+        assert summed(deltas) == counted, rows
+        assert_told_truly(rows[-1], told.wires)
 
 
-def wait_told(nodes: TwoNodes) -> dict[str, dict[Flow, Counted]]:
+def test_what_an_agent_sends_is_read_by_nfdump(
+    told: Told, require_program: Callable[[str], str], tmp_path: Path
+) -> None:
+    programs = require_program("nfcapd"), require_program("nfdump")
+    read: dict[tuple[str, int, str, int, int], list[tuple[int, int]]] = {}
+    for way in nfdump_reads(*programs, tmp_path, told.sent):
+        ports = (0, 0) if way.protocol in (1, 58) else (way.source_port, way.destination_port)
+        key = (way.source, ports[0], way.destination, ports[1], way.protocol)
+        read.setdefault(key, []).append((way.packets, way.octets))
+    for flow, counted in told.wires["node1"].items():
+        there, back = (read.get(tuple(direction), []) for direction in (flow, flow.reply))
+        assert Counted(
+            *map(sum, zip(*there, strict=True)), *(map(sum, zip(*back, strict=True)) if back else (0, 0))
+        ) == (counted)
+
+
+def test_what_an_agent_sends_is_read_by_tshark(
+    told: Told, require_program: Callable[[str], str], tmp_path: Path
+) -> None:
+    records = tshark_reads(require_program("tshark"), tmp_path, told.sent)
+    assert len(records) == len(told.seen[0])
+    read = Counter(
+        (int.from_bytes(record["cflow.srcport"], "big"), int.from_bytes(record["cflow.protocol"], "big"))
+        for record in records
+    )
+    assert read == Counter((flow.source_port, flow.protocol) for flow in map(flow_of, told.seen[0]))
+    assert len(told.sent) < len(records)  # several in a Message
+
+
+def wait_up(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+
+
+def wait_seen(path: Path, nodes: TwoNodes, node: str) -> None:
+    """Wait until an agent has given rows of every flow of its Node."""
+    deadline = time.monotonic() + PATIENCE
+    while missing := set(nodes.counted(node)) - set(map(flow_of, rows_of(path))):
+        assert time.monotonic() < deadline, f"no row of {sorted(missing)[:5]}"
+        time.sleep(0.2)
+
+
+def wait_told(nodes: TwoNodes) -> Wires:
     """Wait until the aggregator tells of every flow what nft counts on each Node that it crossed."""
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -246,7 +323,7 @@ def totals(row: dict[str, Any], side: str = "", *, kind: str = "Total") -> Count
     )
 
 
-def assert_told_truly(row: dict[str, Any], wires: dict[str, dict[Flow, Counted]]) -> None:
+def assert_told_truly(row: dict[str, Any], wires: Wires) -> None:
     flow = flow_of(row)
     assert totals(row) == wires["node1"][flow], row
     assert totals(row, "FromSourceNode") == wires["node1"][flow], row
@@ -284,19 +361,20 @@ def assert_told_as_denied(row: dict[str, Any], flow: Flow) -> None:
     assert (row["flowType"], row["flowEndReason"], row["ingressNetworkPolicyName"]) == (2, 3, ""), row
 
 
+def summed(several: Iterable[Counted]) -> Counted:
+    return Counted(*map(sum, zip(*several, strict=True)))
+
+
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """The whole lines of a flow log, as long as it is there."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def table(
-    made: list[list[Any]],
-    seen: list[list[dict[str, Any]]],
-    joined: list[dict[str, Any]],
-    wires: dict[str, dict[Flow, Counted]],
-) -> str:
+def table(told: Told) -> str:
     """What was sent, what each Node saw and the aggregator joined, by kind of connection."""
     ports: dict[tuple[str, int], str] = {}
-    for kind, _, port, host, _ in made:
+    for kind, _, port, host, _ in told.made:
         version = "IPv6" if ":" in host else "IPv4"
         to = "Service" if host in SERVICE else "neighbour" if host == NEIGHBOUR else "outside"
         to = "Pod of the other Node" if host in SERVER else to
@@ -309,10 +387,10 @@ def table(
         return ports[kind, flow.source_port or hash(flow.destination)]
 
     sent = Counter(ports.values())
-    node1, node2, told = (Counter(map(kind_of, set(map(flow_of, rows)))) for rows in (*seen, joined))
+    node1, node2, joined = (Counter(map(kind_of, set(map(flow_of, rows)))) for rows in (*told.seen, told.joined))
     for kind, count in sent.items():
-        crossed = [counted for flow, counted in wires["node1"].items() if kind_of(flow) == kind]
+        crossed = [counted for flow, counted in told.wires["node1"].items() if kind_of(flow) == kind]
         packets = sum(each.packets + each.reverse_packets for each in crossed)
         octets = sum(each.octets + each.reverse_octets for each in crossed)
-        lines.append(f"{kind:38}{count:6}{node1[kind]:8}{node2[kind]:8}{told[kind]:8}{packets:9}{octets:9}")
+        lines.append(f"{kind:38}{count:6}{node1[kind]:8}{node2[kind]:8}{joined[kind]:8}{packets:9}{octets:9}")
     return "\n".join(lines)

@@ -1,5 +1,7 @@
 """What Pods say to one another: ``python pod_traffic.py serve`` there, ``python pod_traffic.py talk PLAN`` here.
 
+``record FILE`` keeps the datagrams that come to port 4739, each behind its length.
+
 PLAN is a JSON object: ``tcp`` and ``udp`` are lists of [host, port, rounds, copies], ``echo`` a list of hosts,
 ``denied`` one of [host, port] where a connection is refused and a datagram finds no way. After
 each round ``talk`` prints a line and waits for one; connections of fewer rounds are closed after their last. A server
@@ -13,9 +15,11 @@ import socket
 import struct
 import sys
 import threading
+from pathlib import Path
 from typing import Final
 
 PORTS: Final = (8080, 5353)
+RECORDED_PORT: Final = 4739
 PATIENCE: Final = 60.0
 _ASKED: Final = 700
 _OF_A_DATAGRAM: Final = 300
@@ -142,8 +146,30 @@ def _is_answer(octets: bytes, is_new: bool, sequence: int) -> bool:
     return inner[:1] == (b"\x81" if is_new else b"\0") and inner[4:8] == struct.pack("!HH", 0x666A, sequence)
 
 
+def record(file: str) -> None:
+    """Keep datagrams, for ever."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as socket_, Path(file).open("wb", buffering=0) as kept:
+        socket_.bind(("0.0.0.0", RECORDED_PORT))
+        print("up", flush=True)
+        while True:
+            datagram = socket_.recv(65536)
+            kept.write(len(datagram).to_bytes(4, "big") + datagram)
+
+
+def recorded(file: Path) -> list[bytes]:
+    """What ``record`` kept."""
+    octets, datagrams, at = file.read_bytes(), [], 0
+    while at < len(octets):
+        length = int.from_bytes(octets[at : at + 4], "big")
+        datagrams.append(octets[at + 4 : at + 4 + length])
+        at += 4 + length
+    return datagrams
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve()
+    elif sys.argv[1] == "record":
+        record(sys.argv[2])
     else:
         talk(json.loads(sys.argv[2]))
