@@ -42,3 +42,10 @@ def test_events_make_polls_rarer_unless_it_is_said_how_often() -> None:
 def test_events_come_by_netlink_alone() -> None:
     with pytest.raises(ValueError, match='"events" needs "dumper: netlink"'):
         ConntrackConfig(events=True, dumper="proc")
+
+
+@pytest.mark.parametrize("zones", [(), (0, 65520)])
+def test_what_comes_from_outside_is_found_for_other_zones_than_the_default(zones: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match='"fromExternal" needs "zones"'):
+        ConntrackConfig(from_external=True, zones=zones)
+    assert ConntrackConfig(from_external=True, zones=(65520,)).from_external

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conntrack_entries import packed
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowjoin_conntrack._entry import ROW, Connection
@@ -116,6 +116,7 @@ def test_a_request_names_family_and_zone() -> None:
 
 
 @given(st.sampled_from(DATAGRAMS), st.data())
+@settings(deadline=None)
 def test_hostile_octets_give_netlink_errors_and_no_others(datagram: bytes, data: st.DataObject) -> None:
     octets = bytearray(datagram)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from conntrack_entries import packed
 from conntrack_lines import NETDEV, NETDEV_ICMPV6, PROC, PROC_ICMP, PROC_UDP, TO_A_SERVICE, TO_ITSELF
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowjoin_conntrack._entry import NO_TCP_STATE, ROW, Connection
@@ -123,6 +123,7 @@ def test_lines_that_make_no_sense_are_counted_and_survived() -> None:
 
 
 @given(st.sampled_from([TO_A_SERVICE, NETDEV, NETDEV_ICMPV6, PROC, PROC_UDP, PROC_ICMP]), st.data())
+@settings(deadline=None)
 def test_hostile_lines_give_line_errors_and_no_others(line: str, data: st.DataObject) -> None:
     letters = list(line)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -133,6 +134,7 @@ def test_hostile_lines_give_line_errors_and_no_others(line: str, data: st.DataOb
 
 
 @given(st.text(max_size=80))
+@settings(deadline=None)
 def test_any_line_gives_a_row_or_a_line_error(line: str) -> None:
     for parse in (parse_ovs_line, parse_proc_line):
         with contextlib.suppress(LineError):

@@ -75,6 +75,8 @@ class BatchMaker:
         by_family: dict[int, list[tuple[Export[Metadata], Connection]]] = {}
         for export in exports:
             connection = Connection.unpack(export.row)
+            if export.meta.external is not None:
+                connection = export.meta.external.applied(connection)
             by_family.setdefault(connection.family, []).append((export, connection))
         return [self._batch(AddressFamily(family), rows) for family, rows in sorted(by_family.items())]
 

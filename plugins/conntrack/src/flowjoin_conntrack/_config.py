@@ -119,6 +119,9 @@ class ConntrackConfig:
     ] = ()
     pod_networks: Annotated[tuple[str, ...], Key("podCIDRs"), "whose addresses are Pods, for flowType"] = ()
     denied: Annotated[DeniedConfig | None, "connections that rules deny and log"] = None
+    from_external: Annotated[
+        bool, "find in zone 0 who began what came from outside the cluster, and what was asked for; needs zones"
+    ] = False
     network_policy_only: Annotated[
         bool, "Antrea only enforces policies here: flowType says within or between Nodes, and nothing else"
     ] = False
@@ -126,6 +129,8 @@ class ConntrackConfig:
     def __post_init__(self) -> None:
         if self.events and self.dumper != "netlink":
             raise ValueError('"events" needs "dumper: netlink"; leave one of them out')
+        if self.from_external and (not self.zones or 0 in self.zones):
+            raise ValueError('"fromExternal" needs "zones", those of the Pods; zone 0 is read besides')
         _check_addresses("gatewayAddresses", self.gateway_addresses)
         _check_networks("serviceCIDRs", self.service_networks)
         _check_networks("podCIDRs", self.pod_networks)

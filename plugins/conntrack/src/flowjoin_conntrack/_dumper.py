@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from flowjoin_conntrack._forms import READ_OCTETS, read
 from flowjoin_conntrack._netlink import dump_request
 
 __all__ = [
+    "DefaultZoneFirst",
     "DumpInterruptedError",
     "Dumper",
     "NetlinkDumper",
@@ -150,6 +151,24 @@ class NetlinkDumper:
     async def max_connections(self) -> int:
         await trio.lowlevel.checkpoint()
         return read_number("nf_conntrack_max")
+
+
+class DefaultZoneFirst:
+    """Two dumpers of one table, of which the first gives what the second's entries are understood by."""
+
+    def __init__(self, first: Dumper, second: Dumper) -> None:
+        self._first = first
+        self._second = second
+        self.has_counters = second.has_counters
+
+    async def dump(self) -> AsyncGenerator[Portion, None]:
+        for dumper in (self._first, self._second):
+            async with aclosing(dumper.dump()) as portions:
+                async for portion in portions:
+                    yield portion
+
+    async def max_connections(self) -> int:
+        return await self._second.max_connections()
 
 
 def _release() -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from typing import Final, Self
 
 __all__ = [
     "IDENTITY",
+    "ID_AT",
     "IPS_DYING",
     "NO_TCP_STATE",
     "ROW",
@@ -31,6 +32,7 @@ IDENTITY: Final = struct.Struct(">BBHI16s16sHH")
 _REST: Final = "16s16sHHI16sQQIBQQQQ"
 ROW: Final = struct.Struct(IDENTITY.format + _REST)
 ZONE: Final = struct.Struct(">H")  # at octet 2
+ID_AT: Final = 4
 START_AT: Final = struct.calcsize(IDENTITY.format + "16s16sHHI16s")
 TAIL: Final = struct.Struct(">IBQQQQ")  # status, TCP state, packets, octets, and both of the reply
 TAIL_AT: Final = ROW.size - TAIL.size

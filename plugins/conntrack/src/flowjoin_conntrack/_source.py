@@ -13,10 +13,11 @@ from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, Polic
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials, LogSource, open_log
-from flowjoin_conntrack._dumper import Dumper, NetlinkDumper, unset_sysctls
+from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, unset_sysctls
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource, open_events
 from flowjoin_conntrack._figures import Figures
+from flowjoin_conntrack._external import ExternalCorrelator
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
@@ -41,13 +42,15 @@ async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> Asy
     Raises:
         ConfigError: the table cannot be read here.
     """
-    dumper = await _open_dumper(config, context)
+    dumper = await _open_dumper(config, context, config.zones)
+    if config.from_external:
+        dumper = DefaultZoneFirst(await _open_dumper(config, context, (0,)), dumper)
     async with AsyncExitStack() as stack:
         events = None
         if config.events:
             # Before the first poll, so that what begins while the table is read is not missed.
             with _refusal(context):
-                events = stack.enter_context(open_events(config.zones))
+                events = stack.enter_context(open_events((0, *config.zones) if config.from_external else config.zones))
         log = None
         if config.denied is not None:
             log = await stack.enter_async_context(open_log(config.denied, context))
@@ -55,11 +58,11 @@ async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> Asy
             yield batches
 
 
-async def _open_dumper(config: ConntrackConfig, context: PluginContext) -> Dumper:
+async def _open_dumper(config: ConntrackConfig, context: PluginContext, zones: tuple[int, ...]) -> Dumper:
     if config.dumper == "ovs-appctl":
         command = ("ovs-appctl", f"--timeout={_OVS_SECONDS}", *(("-t", config.ovs_target) if config.ovs_target else ()))
         try:
-            dumper = await open_ovs(config.zones, command)
+            dumper = await open_ovs(zones, command)
         except OSError as exc:
             raise ConfigError(f"Open vSwitch cannot be asked: {exc}", path=context.name) from exc
         if not dumper.has_counters:
@@ -68,7 +71,7 @@ async def _open_dumper(config: ConntrackConfig, context: PluginContext) -> Dumpe
     missing = unset_sysctls()
     if missing:
         context.log.warning("kernel_parameters_not_set", parameters=missing, effect="no counters or no start times")
-    return ProcDumper(config.zones) if config.dumper == "proc" else NetlinkDumper(config.zones)
+    return ProcDumper(zones) if config.dumper == "proc" else NetlinkDumper(zones)
 
 
 @contextmanager
@@ -132,6 +135,7 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
         services=optional(ServiceLookup),
         policies=optional(PolicyLookup),
         network_policy_only=config.network_policy_only,
+        external=ExternalCorrelator() if config.from_external else None,
     )
 
 
@@ -175,6 +179,7 @@ class _Source:
         began = trio.current_time()
         in_table = 0
         self._look_at_gateway()
+        self._tick(trio.current_time())
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
         async with aclosing(self._dumper.dump()) as portions:
@@ -200,6 +205,10 @@ class _Source:
         if not found:
             self._context.log.warning("gateway_without_address", interface=interface)
         self._classifier.gateways = found | frozenset(self._config.gateway_addresses)
+
+    def _tick(self, now: float) -> None:
+        if self._classifier.external is not None:
+            self._classifier.external.tick(now)
 
     async def poll_for_ever(self) -> None:
         """Every pollInterval; sooner where events were lost."""
@@ -228,14 +237,15 @@ class _Source:
                     self._context.log.warning("events_lost", effect="the table is read at once")
                     self._is_behind.set()
                     continue
+                self._events.inc(len(reading.kinds))
                 for start in range(0, len(reading.kinds), _EVENTS):
                     now, wall = trio.current_time(), time.time_ns()
+                    self._tick(now)
                     for number in range(start, min(start + _EVENTS, len(reading.kinds))):
                         row = reading.rows[number * ROW.size : (number + 1) * ROW.size]
                         is_over = reading.kinds[number] == MessageKind.DESTROYED
                         self._store.saw_event(row, now, wall, is_over=is_over)
                     await trio.lowlevel.checkpoint()
-                self._events.inc(len(reading.kinds))
                 self._wake()
 
     async def hear_denials(self, denials: Denials) -> None:

@@ -175,7 +175,8 @@ class ConnectionTable:
 
     def set_flags(self, slot: int, on: int, off: int = 0) -> None:
         """Set some, clear others."""
-        self._flags[self._used(slot)] = self._flags[slot] & ~off | on
+        slot = self._used(slot)
+        self._flags[slot] = self._flags[slot] & ~off | on
 
     def seen_in(self, slot: int) -> int:
         """The poll that saw it last."""
