@@ -16,8 +16,8 @@ from flowjoin_conntrack._denials import Denials, LogSource, open_log
 from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, unset_sysctls
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource, open_events
-from flowjoin_conntrack._figures import Figures
 from flowjoin_conntrack._external import ExternalCorrelator
+from flowjoin_conntrack._figures import Figures
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
