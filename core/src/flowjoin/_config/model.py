@@ -216,6 +216,9 @@ class Limits:
         64 * 1024 * 1024
     )
     stall: Annotated[Duration, Bounds(1), "when nothing moves for so long the process ends with 1"] = Duration(30.0)
+    hang: Annotated[
+        Duration, Bounds(1), "a plugin whose open, export or close gets nowhere for so long is closed and opened anew"
+    ] = Duration(300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

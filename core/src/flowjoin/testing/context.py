@@ -80,6 +80,7 @@ class RecordingContext:
         histograms: by name.
         others_names: what others call a counter, gauge or histogram, by its own name.
         impairments: what the plugin said of itself, in order; an empty text says that it works again.
+        steps: how often it said that it gets on.
     """
 
     name: str = "under_test"
@@ -96,10 +97,15 @@ class RecordingContext:
     others_names: dict[str, str] = field(default_factory=dict)
     wants_pod_labels: bool = False
     impairments: list[str] = field(default_factory=list)
+    steps: int = 0
 
     def impaired(self, problem: str) -> None:
         """Keep it."""
         self.impairments.append(problem)
+
+    def progressed(self) -> None:
+        """Count it."""
+        self.steps += 1
 
     def counter(self, name: str, documentation: str, *, also: str = "") -> RecordingCounter:
         """The counter of that name; made at the first call."""

@@ -78,6 +78,7 @@ class _IpfixExporter:
         self._config = config
         self._destination = destination
         self._log = context.log
+        self._progressed = context.progressed
         self._nursery = nursery
         self._book = book
         self._domain_id = domain_id
@@ -190,6 +191,7 @@ class _IpfixExporter:
             context=target.context,
             server_name=target.server_name,
             send_timeout=self._config.send_timeout,
+            progressed=self._progressed,
         )
 
     def _limit(self, connection: Connection) -> int:
