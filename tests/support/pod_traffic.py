@@ -10,6 +10,7 @@ answers with twice the octets. At the end ``talk`` prints the port of each conne
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import struct
@@ -21,6 +22,7 @@ from typing import Final
 PORTS: Final = (8080, 5353)
 RECORDED_PORT: Final = 4739
 PATIENCE: Final = 60.0
+_OWN_PORTS: Final = itertools.count(40000)
 _ASKED: Final = 700
 _OF_A_DATAGRAM: Final = 300
 
@@ -78,11 +80,17 @@ def talk(plan: dict[str, list[list[object]]]) -> None:
     print(json.dumps(made), flush=True)
 
 
+def _bound(kind: str, host: str) -> socket.socket:
+    """A socket with a port of its own: a Service and its endpoint asked from one port would meet in NAT."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+    made.settimeout(PATIENCE)
+    made.bind(("", next(_OWN_PORTS)))
+    return made
+
+
 def _opened(kind: str, host: str, port: int) -> socket.socket:
-    if kind == "tcp":
-        return socket.create_connection((host, port), timeout=PATIENCE)
-    opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
-    opened.settimeout(PATIENCE)
+    opened = _bound(kind, host)
     opened.connect((host, port))
     return opened
 
@@ -99,11 +107,8 @@ def _exchange(opened: socket.socket) -> None:
 
 
 def _denied(host: str, port: int) -> list[list[object]]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made: list[list[object]] = []
-    with socket.socket(family) as stream, socket.socket(family, socket.SOCK_DGRAM) as datagrams:
-        stream.settimeout(PATIENCE)
-        stream.bind(("", 0))
+    with _bound("tcp", host) as stream, _bound("udp", host) as datagrams:
         made.append(["denied tcp", *stream.getsockname()[:2], host, port])
         try:
             stream.connect((host, port))
