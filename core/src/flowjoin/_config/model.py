@@ -73,6 +73,9 @@ class Collector:
     tls: Annotated[CollectorTls | None, "certificates, for protocol tls; absent: those of flowjoin's own authority"] = (
         None
     )
+    reuse_port: Annotated[
+        bool, "other flowjoins may listen there, too, and the system spreads senders over them (SO_REUSEPORT)"
+    ] = False
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.protocol != "tls":

@@ -273,6 +273,7 @@ async def _open_collector(
     config = CollectorConfig(
         protocol=collector.protocol,
         address=collector.address,
+        reuse_port=collector.reuse_port,
         limits=CollectorLimits(
             sessions=limits.sessions,
             idle_timeout=limits.session_idle,

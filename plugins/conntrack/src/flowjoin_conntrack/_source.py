@@ -190,7 +190,8 @@ class _Source:
                 in_table += portion.entries
                 if portion.unreadable:
                     self._unreadable.inc(portion.unreadable)
-        self._store.end_poll()
+        for _ in self._store.end_poll():
+            await trio.lowlevel.checkpoint()
         self._polls.inc()
         size = await self._dumper.max_connections()
         self._figures.polled(in_table, table_size=size, seconds=trio.current_time() - began)
