@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from held_port import HeldPort
 from soak_destinations import (
     ADDRESSES,
     DESTINATIONS,
@@ -35,7 +36,6 @@ from soak_destinations import (
     NUMBERS,
     PATIENCE,
     Destination,
-    HeldPort,
     Ipfix,
     identity,
     wait_until,

@@ -7,7 +7,6 @@ import gzip
 import io
 import itertools
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from clickhouse_process import ClickHouseProcess
+from held_port import HeldPort
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, weed
 
 from flowjoin._model.transport_session import TransportSession
@@ -52,19 +52,6 @@ def wait_until(is_so: Callable[[], bool], what: str, *, patience: float = PATIEN
     while not is_so():
         assert time.monotonic() < deadline, f"in vain: {what}"
         time.sleep(0.05)
-
-
-class HeldPort:
-    """A port that nobody else gets while the one who listens there is away: bound, and never listened to."""
-
-    def __init__(self, port: int = 0) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", port))
-        self.number: int = self._socket.getsockname()[1]
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class Destination:
@@ -215,9 +202,7 @@ class ClickHouse(Destination):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._held = HeldPort()
         self._server = ClickHouseProcess(self.directory)
-        self._server.port = self._held.number
 
     def start(self) -> None:
         self._server.start()
@@ -227,9 +212,7 @@ class ClickHouse(Destination):
         self._server.kill()
 
     def stop(self) -> None:
-        if self._server.is_running:
-            self._server.kill()
-        self._held.close()
+        self._server.close()
 
     def config(self) -> str:
         return (
@@ -254,8 +237,6 @@ class S3(Destination):
         super().__init__(directory)
         self._server = weed(self.directory)
         self._server.patience = PATIENCE
-        ports = [argument.rpartition("=")[2] for argument in self._server.command if ".port" in argument]
-        self._held = [HeldPort(int(port)) for port in ports]
         self._has_bucket = False
 
     def start(self) -> None:
@@ -270,9 +251,7 @@ class S3(Destination):
         self._server.kill()
 
     def stop(self) -> None:
-        self._server.kill()
-        for each in self._held:
-            each.close()
+        self._server.close()
 
     def config(self) -> str:
         return (
