@@ -19,10 +19,12 @@ from flowjoin._generator.config import TrafficConfig
 class Program:
     """A running flowjoin whose log lines are read as they come."""
 
-    def __init__(self, *arguments: str, path: Path | None = None) -> None:
+    def __init__(self, *arguments: str, path: Path | None = None, code: str | None = None) -> None:
+        """Start it; ``path`` is where more can be imported from, ``code`` is run in place of the program."""
         environment = os.environ if path is None else {**os.environ, "PYTHONPATH": str(path)}
+        program = ["-m", "flowjoin"] if code is None else ["-c", code]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "flowjoin", "run", *arguments],
+            [sys.executable, *program, "run", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -51,6 +53,11 @@ class Program:
         _, rest = self.process.communicate(timeout=60)
         self.errors.append(rest)
         return self.process.returncode
+
+    def stop(self) -> int:
+        """Tell it to stop, and wait."""
+        self.process.terminate()
+        return self.finish()
 
     @property
     def text(self) -> str:
