@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
-from flowjoin._config import antrea, model
+from flowjoin._config import antrea, antrea_agent, model
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._config.fields import (
     FieldSpec,
@@ -45,7 +45,7 @@ _WORDS: Final = {
 def described_classes() -> dict[str, type[Any]]:
     """Every dataclass that some key of a file is bound to, by name."""
     found: dict[str, type[Any]] = {}
-    waiting: list[type[Any]] = [model.Config, *antrea.SECTIONS.values()]
+    waiting: list[type[Any]] = [model.Config, *antrea.SECTIONS.values(), antrea_agent.FlowExporter]
     while waiting:
         cls = waiting.pop(0)
         if found.setdefault(cls.__name__, cls) is not cls:

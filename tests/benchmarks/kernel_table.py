@@ -27,6 +27,7 @@ from kernel_harness import session
 from one_table import Figure, show
 
 from flowjoin._kernel import Kernel, KernelLimits, create_kernel
+from flowjoin._kernel.python_kernel import DUE_ROWS
 from flowjoin._model.schemas import build_schemas
 from flowjoin._preprocessor.compile_plan import PlanCompiler
 from flowjoin.wire import Decoder, default_registry
@@ -186,15 +187,15 @@ def decode(form: str, per_message: int) -> dict[str, float]:
     return {DECODE: records / spent}
 
 
-def proxy(per_message: int) -> dict[str, float]:
-    """Proxy mode, which has the plain form alone: from Messages to batches."""
+def proxy(form: str, per_message: int) -> dict[str, float]:
+    """Proxy mode: from Messages to batches."""
     traffic = Traffic(is_ipv6=False, per_message=per_message)
-    kernel = kernel_with_template("auto", traffic, is_proxy=True)
-    records = 12_000
+    kernel = kernel_with_template(form, traffic, is_proxy=True)
+    records = 120_000 if form == "compiled" else 12_000
     messages = traffic.messages(0, records, 10, (0,))
     spent, rows = 0.0, 0
     while rows < records:
-        spent += feed(kernel, itertools.islice(messages, WAKE_UP))[0]
+        spent += feed(kernel, itertools.islice(messages, DUE_ROWS // per_message))[0]
         began = time.thread_time()
         while (due := kernel.next_expiry()) is not None and due <= 0.0:
             rows += sum(map(len, kernel.expire(0.0, kernel.flows_per_slice)))
@@ -270,8 +271,8 @@ def figures(runs: int, forms: Sequence[str], large: int) -> Iterator[Figure]:
                 yield Figure(messages, name, PROGRAMS[form], value)
             for name, value in measured(runs, "speed", form, flows, per_message).items():
                 yield Figure(messages, name, PROGRAMS[form], value)
-        for name, value in measured(runs, "proxy", per_message).items():
-            yield Figure(messages, name, PROGRAMS["python"], value)
+            for name, value in measured(runs, "proxy", form, per_message).items():
+                yield Figure(messages, name, PROGRAMS[form], value)
         for name, value in measured(runs, "decode_by_ipfix", per_message).items():
             yield Figure(messages, name, "PyPI ipfix", value)
     for form in forms:

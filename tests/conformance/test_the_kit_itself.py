@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
-import inspect
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from broken_plugins import Config, KitContract, opening
 
 from flowjoin import testing
 from flowjoin.api import (
@@ -24,27 +24,10 @@ from flowjoin.api import (
     PermanentExportError,
     PluginContext,
     RetryableExportError,
-    Secret,
     hookimpl,
 )
 from flowjoin.testing import MEMORY_EXPORTER, ExporterConformance, MemoryConfig, checks
 from flowjoin.testing.checks import CheckSkipped, Subject
-
-Check = Callable[[Subject], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    rows: list[object] = field(default_factory=list)
-    is_down: list[bool] = field(default_factory=lambda: [False])
-    secret: Secret | None = None
-    kept: list[object] = field(default_factory=list)
-
-    @contextmanager
-    def down(self) -> Iterator[None]:
-        self.is_down[0] = True
-        yield
-        self.is_down[0] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,14 +160,12 @@ class Computes(Sound):
 
 class TellsItsSecret(Sound):
     async def export(self, batch: FlowBatch) -> None:
-        assert self.config.secret is not None
         self.context.log.info("connected", password=self.config.secret.reveal())
         await super().export(batch)
 
 
 class TellsItsSecretWhenDown(Sound):
     async def export(self, batch: FlowBatch) -> None:
-        assert self.config.secret is not None
         try:
             await super().export(batch)
         except RetryableExportError as exc:
@@ -199,12 +180,7 @@ class CountsTooSoon(Sound):
 
 
 def of(cls: type[Sound]) -> ExporterType:
-    @asynccontextmanager
-    async def opened(config: Config, context: PluginContext) -> AsyncIterator[Exporter]:
-        await trio.lowlevel.checkpoint()
-        yield cls(config, context)
-
-    return ExporterType("broken", Config, opened, api_version=1)
+    return ExporterType("broken", Config, opening(cls), api_version=1)
 
 
 def opened_with(
@@ -275,7 +251,7 @@ class ClosedByAny(Sound):
 SHARED = ExporterType("broken", Config, _shared, api_version=1)
 CLOSES_ALL = ExporterType("broken", Config, _closes_all, api_version=1)
 
-BROKEN: list[tuple[Check, ExporterType, str]] = [
+BROKEN = [
     (checks.check_entry_point, of(Sound), "no installed distribution"),
     (checks.check_opens_and_closes_without_a_batch, opened_with(_header), "without any batch"),
     (checks.check_opens_and_closes_without_a_batch, opened_with(_forgotten_socket), "sockets or files are open"),
@@ -302,7 +278,7 @@ BROKEN: list[tuple[Check, ExporterType, str]] = [
 
 
 def subject_of(exporter_type: ExporterType, **changes: Any) -> Subject:
-    config, other = Config(secret=Secret("env", "FLOWJOIN_TEST_SECRET")), Config()
+    config, other = Config(), Config()
     return Subject(
         exporter_type=exporter_type,
         config=config,
@@ -314,48 +290,23 @@ def subject_of(exporter_type: ExporterType, **changes: Any) -> Subject:
     )
 
 
-@pytest.fixture(autouse=True)
-def _a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLOWJOIN_TEST_SECRET", "correct horse battery staple")
+class TestTheKit(KitContract):
+    checks = checks
+    kit = ExporterConformance
+    broken = BROKEN
+    sound = of(Sound)
+
+    def subject_of(self, plugin_type: ExporterType) -> Subject:
+        return subject_of(plugin_type)
 
 
-def all_checks() -> list[str]:
-    return [name for name in checks.__all__ if name.startswith("check_")]
+async def test_what_is_installed_passes_the_check_of_entry_points() -> None:
+    await checks.check_entry_point(subject_of(ExporterType("log", Config, of(Sound).open, api_version=1)))
 
 
-@pytest.mark.parametrize(
-    ("check", "exporter_type", "words"), BROKEN, ids=[f"{check.__name__}-{words}" for check, _, words in BROKEN]
-)
-async def test_a_check_catches_what_is_broken(check: Check, exporter_type: ExporterType, words: str) -> None:
-    subject = subject_of(exporter_type)
-    with pytest.raises(AssertionError) as caught:
-        await check(subject)
-    for kept in subject.config.kept:
-        if isinstance(kept, socket.socket):
-            kept.close()
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("name", all_checks())
-async def test_a_sound_exporter_passes_each_check(name: str) -> None:
-    if name == "check_entry_point":
-        await checks.check_entry_point(subject_of(ExporterType("log", Config, of(Sound).open, api_version=1)))
-    else:
-        await getattr(checks, name)(subject_of(of(Sound)))
-
-
-def test_each_check_has_an_exporter_that_it_catches() -> None:
-    assert {check.__name__ for check, _, _ in BROKEN} == set(all_checks())
-
-
-def test_each_check_is_a_test_of_the_class() -> None:
-    tests = {name for name, _ in inspect.getmembers(ExporterConformance) if name.startswith("test_")}
-    assert tests == {name.replace("check_", "test_") for name in all_checks()}
-
-
-def test_the_reference_names_every_check_and_public_name() -> None:
+def test_the_reference_names_every_public_name() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
-    for name in [*all_checks(), *testing.__all__]:
+    for name in testing.__all__:
         assert f"`{name}" in page, name
 
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 import trio
+from broken_plugins import Config, KitContract, forgetting_a_socket, leaving_its_socket, one_at_a_time, opening
 
 from flowjoin._plugins.file_lookup import FileLookupConfig, flowjoin_lookup_types
-from flowjoin.api import LookupType, Node, PluginContext, Pod, PodLookup, PolicyRule, Secret, Service, ServicePort
-from flowjoin.testing import LookupConformance, LookupExample
-from flowjoin.testing import lookup_checks as checks
+from flowjoin.api import LookupType, Node, PluginContext, Pod, PodLookup, PolicyRule, Service, ServicePort
+from flowjoin.testing import LookupConformance, LookupExample, lookup_checks
 from flowjoin.testing.lookup_checks import LookupSubject
 from flowjoin.testing.subject import CheckSkipped
-
-Check = Callable[[LookupSubject], Awaitable[None]]
 
 ADDRESS = "10.0.0.1"
 WEB = Pod(namespace="shop", name="web-1")
@@ -31,19 +25,6 @@ class Colours(Protocol):
     """A protocol of the plugin's own, with an async method."""
 
     async def colour(self, name: str) -> str: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    is_down: list[bool] = field(default_factory=lambda: [False])
-    kept: list[object] = field(default_factory=list)
-    secret: Secret = field(default_factory=lambda: Secret("env", "FLOWJOIN_TEST_SECRET"))
-
-    @contextmanager
-    def down(self) -> Iterator[None]:
-        self.is_down[0] = True
-        yield
-        self.is_down[0] = False
 
 
 class Sound:
@@ -103,52 +84,25 @@ class TellsItsSecret(Sound):
         return super().pod(address, at)
 
 
-def of(
-    provider: Callable[[Config, PluginContext], Any], *, provides: tuple[type[Any], ...] = (PodLookup, Colours)
-) -> LookupType:
-    @asynccontextmanager
-    async def open_lookup(config: Config, context: PluginContext) -> AsyncIterator[object]:
-        await trio.lowlevel.checkpoint()
-        yield provider(config, context)
-        await trio.lowlevel.checkpoint()
+class Alone(Sound):
+    def pod(self, address: str, at: float | None = None) -> Pod | None:
+        return None if len(self.config.kept) > 1 else super().pod(address, at)
 
+
+def opened_with(open_lookup: Any, *, provides: tuple[type[Any], ...] = (PodLookup, Colours)) -> LookupType:
     return LookupType("broken", Config, provides, open_lookup, api_version=1)
 
 
-@asynccontextmanager
-async def _forgets_a_socket(config: Config, context: PluginContext) -> AsyncIterator[object]:
-    config.kept.append(socket.socket())
-    yield Sound(config, context)
+def of(
+    provider: Callable[[Config, PluginContext], Any], *, provides: tuple[type[Any], ...] = (PodLookup, Colours)
+) -> LookupType:
+    return opened_with(opening(provider), provides=provides)
 
 
-@asynccontextmanager
-async def _leaves_its_socket(config: Config, context: PluginContext) -> AsyncIterator[object]:
-    connection = socket.socket()
-    config.kept.append(connection)
-    await trio.lowlevel.checkpoint()
-    yield Sound(config, context)
-    connection.close()
-
-
-@asynccontextmanager
-async def _one_at_a_time(config: Config, context: PluginContext) -> AsyncIterator[object]:
-    config.kept.append(None)
-
-    class First(Sound):
-        def pod(self, address: str, at: float | None = None) -> Pod | None:
-            return None if len(config.kept) > 1 else super().pod(address, at)
-
-    yield First(config, context)
-    config.kept.clear()
-
-
-def opened_with(open_lookup: Any) -> LookupType:
-    return LookupType("broken", Config, (PodLookup, Colours), open_lookup, api_version=1)
-
-
-BROKEN: list[tuple[Check, LookupType, str]] = [
+checks = lookup_checks
+BROKEN = [
     (checks.check_entry_point, of(Sound), "no installed distribution"),
-    (checks.check_opens_and_closes, opened_with(_forgets_a_socket), "sockets or files are open"),
+    (checks.check_opens_and_closes, opened_with(forgetting_a_socket(Sound)), "sockets or files are open"),
     (checks.check_each_protocol_is_provided, of(Sound, provides=()), "provides no protocol"),
     (checks.check_each_protocol_is_provided, of(NoColours), "it lacks Colours.colour"),
     (checks.check_each_protocol_is_provided, of(AsyncPods), "PodLookup.pod must not be async"),
@@ -156,8 +110,12 @@ BROKEN: list[tuple[Check, LookupType, str]] = [
     (checks.check_the_examples_are_answered, of(KnowsNobody), "is None, not Pod("),
     (checks.check_what_nobody_has_is_none, of(KnowsEverybody), "not None"),
     (checks.check_without_its_source_it_goes_on, of(AsksWhileItWorks), "is None, not Pod("),
-    (checks.check_cancellation_leaves_nothing_behind, opened_with(_leaves_its_socket), "sockets or files are open"),
-    (checks.check_two_instances_do_not_meet, opened_with(_one_at_a_time), "is None, not Pod("),
+    (
+        checks.check_cancellation_leaves_nothing_behind,
+        opened_with(leaving_its_socket(Sound)),
+        "sockets or files are open",
+    ),
+    (checks.check_two_instances_do_not_meet, opened_with(one_at_a_time(Alone)), "is None, not Pod("),
     (checks.check_no_task_step_is_long, of(Computes), "held trio's thread for"),
     (checks.check_secrets_are_not_shown, of(TellsItsSecret), "a secret is shown"),
 ]
@@ -173,31 +131,14 @@ def subject_of(lookup_type: LookupType) -> LookupSubject:
     return LookupSubject(lookup_type=lookup_type, config=config, examples=EXAMPLES, source_down=config.down)
 
 
-@pytest.fixture(autouse=True)
-def _a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FLOWJOIN_TEST_SECRET", "correct horse battery staple")
+class TestTheKit(KitContract):
+    checks = lookup_checks
+    kit = LookupConformance
+    broken = BROKEN
+    sound = of(Sound)
 
-
-def all_checks() -> list[str]:
-    return [name for name in checks.__all__ if name.startswith("check_")]
-
-
-@pytest.mark.parametrize(
-    ("check", "lookup_type", "words"), BROKEN, ids=[f"{check.__name__}-{words}" for check, _, words in BROKEN]
-)
-async def test_a_check_catches_what_is_broken(check: Check, lookup_type: LookupType, words: str) -> None:
-    subject = subject_of(lookup_type)
-    with pytest.raises(AssertionError) as caught:
-        await check(subject)
-    for kept in subject.config.kept:
-        if isinstance(kept, socket.socket):
-            kept.close()
-    assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("name", [name for name in all_checks() if name != "check_entry_point"])
-async def test_a_sound_provider_passes_each_check(name: str) -> None:
-    await getattr(checks, name)(subject_of(of(Sound)))
+    def subject_of(self, plugin_type: LookupType) -> LookupSubject:
+        return subject_of(plugin_type)
 
 
 async def test_a_protocol_without_an_example_is_caught() -> None:
@@ -212,22 +153,6 @@ async def test_without_a_way_to_take_the_source_away_that_check_is_skipped() -> 
     subject = LookupSubject(lookup_type=whole.lookup_type, config=whole.config, examples=EXAMPLES)
     with pytest.raises(CheckSkipped, match="supply source_down"):
         await checks.check_without_its_source_it_goes_on(subject)
-
-
-def test_each_check_has_a_provider_that_it_catches() -> None:
-    assert {check.__name__ for check, _, _ in BROKEN} == set(all_checks())
-
-
-def test_each_check_is_a_test_of_the_class() -> None:
-    tests = {name for name, _ in inspect.getmembers(LookupConformance) if name.startswith("test_")}
-    assert tests == {name.replace("check_", "test_") for name in all_checks()}
-
-
-def test_the_reference_names_every_check() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "testing.md").read_text(encoding="utf-8")
-    section = page.partition("## `LookupConformance`")[2].partition("\n## ")[0]
-    for name in all_checks():
-        assert f"`{name}`" in section, name
 
 
 class TestFileLookup(LookupConformance):

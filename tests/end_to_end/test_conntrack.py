@@ -32,9 +32,9 @@ NEEDED = """
 import pathlib, socket
 for name in ("nf_conntrack_acct", "nf_conntrack_timestamp"):
     pathlib.Path("/proc/sys/net/netfilter", name).write_text("1")
-from flowjoin_conntrack._netlink import dump_request, messages
+from flowjoin_conntrack._netlink import dump_request, read
 table = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
-table.settimeout(30); table.send(dump_request(socket.AF_INET, zone=None, sequence=1)); list(messages(table.recv(65536)))
+table.settimeout(30); table.send(dump_request(socket.AF_INET, zone=None, sequence=1)); read(table.recv(65536), ())
 """
 CLIENT = """
 import socket

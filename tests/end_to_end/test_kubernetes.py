@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from hand_made import AGENT, Record, data_set, message, template_set
+from kubernetes_objects import cluster_identity, node, pod, service
 from kubernetes_process import KubernetesProcess
-from kubernetes_stand_in import cluster_identity, node, pod, service
 from running_flowjoin import Program
 
 pytest.importorskip("flowjoin_kubernetes", reason="the kubernetes plugin is not installed")

@@ -20,3 +20,9 @@ def _built() -> None:
 @given(seed=st.integers(0, 2**64 - 1))
 def test_any_history_is_the_same_in_both_forms(seed: int) -> None:
     History(seed).run(STEPS)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**64 - 1))
+def test_in_proxy_mode_too(seed: int) -> None:
+    History(seed, is_proxy=True).run(STEPS)

@@ -6,40 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
+from deployment import CHART, DEPLOY, MANIFESTS, OPTIONS, REPOSITORY, manifest, objects
 
-REPOSITORY = Path(__file__).parents[2]
-DEPLOY = REPOSITORY / "deploy"
-CHART = DEPLOY / "helm" / "flowjoin"
 OLDEST_AND_NEWEST = ("1.25", "1.37")
-OPTIONS = {
-    "a volume for the state": ["state.persistence.enabled=true"],
-    "a volume that is there": ["state.persistence.enabled=true", "state.persistence.existingClaim=mine"],
-    "a disruption budget": ["podDisruptionBudget.enabled=true"],
-    "Prometheus": ["serviceMonitor.enabled=true", "serviceMonitor.labels.release=prometheus"],
-    "a collector's certificates": ["secrets.flowCollectorCA=ca", "secrets.flowCollectorClient=client"],
-    "several in Proxy mode": ["replicas=3", "config.mode=Proxy"],
-    "a configuration that is there": ["existingConfigMap=flow-aggregator-configmap"],
-    "a load balancer": ["service.type=LoadBalancer", "service.annotations.a=b"],
-    "no rights": ["rbac.create=false"],
-}
-
-
-def objects(text: str) -> list[dict[str, Any]]:
-    return [document for document in yaml.safe_load_all(text) if document]
-
-
-def manifest(kind: str, name: str = "flow-aggregator") -> dict[str, Any]:
-    (found,) = [
-        one
-        for one in objects((DEPLOY / "manifests" / "flowjoin.yaml").read_text())
-        if (one["kind"], one["metadata"]["name"]) == (kind, name)
-    ]
-    return found
 
 
 def assert_valid(text: str) -> None:
@@ -51,14 +24,14 @@ def assert_valid(text: str) -> None:
 
 
 def test_the_manifests_are_valid_kubernetes_objects():
-    assert_valid((DEPLOY / "manifests" / "flowjoin.yaml").read_text())
+    assert_valid(MANIFESTS.read_text())
 
 
 def test_the_manifests_are_what_the_chart_makes(require_program, tmp_path, monkeypatch):
     monkeypatch.setenv("HELM", require_program("helm"))
     subprocess.run([DEPLOY / "render", tmp_path], check=True)
     made = (tmp_path / "flowjoin.yaml").read_text()
-    assert made == (DEPLOY / "manifests" / "flowjoin.yaml").read_text()
+    assert made == MANIFESTS.read_text()
 
 
 @pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())

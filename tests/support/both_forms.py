@@ -59,20 +59,27 @@ class BothForms:
         decoder_limits: DecoderLimits | None = None,
         extra: Sequence[str] = (),
         is_enriched: bool = False,
+        is_proxy: bool = False,
         schemas: FlowSchemas | None = None,
     ) -> None:
         schemas = schemas or build_schemas(registry, extra=extra)
         self.anew: Callable[[], BothForms] = lambda: BothForms(
-            registry, limits=limits, decoder_limits=decoder_limits, is_enriched=is_enriched, schemas=schemas
+            registry,
+            limits=limits,
+            decoder_limits=decoder_limits,
+            is_enriched=is_enriched,
+            is_proxy=is_proxy,
+            schemas=schemas,
         )
         self.kernels: list[Kernel] = [
             create_kernel(
                 decoder=Decoder(registry, limits=decoder_limits),
-                compile_plan=PlanCompiler(registry, schemas),
+                compile_plan=PlanCompiler(registry, schemas, is_proxy=is_proxy),
                 schemas=schemas,
                 limits=limits,
                 cluster_id="cluster",
                 is_enriched=is_enriched,
+                is_proxy=is_proxy,
                 form=form,
             )
             for form in ("python", "compiled")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,31 @@ def client_context(directory: Path, pair: Pair | None, *, ca: str = "flowjoin-te
     if pair is not None:
         context.load_cert_chain(*write(directory, "client", pair))
     return context
+
+
+def shakes_hands(server_side: ssl.SSLContext, ca: str, shown: Pair, name: str) -> bool:
+    """Whether a client that trusts the authority and shows the pair gets in, and takes the server for what it is."""
+    context = ssl.create_default_context(cadata=ca)
+    descriptor = os.memfd_create("client")
+    try:
+        os.write(descriptor, shown.certificate + shown.key)
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        context.wrap_bio(there, back, server_hostname=name),
+        server_side.wrap_bio(back, there, server_side=True),
+    ]
+    finished = set()
+    for _ in range(4):
+        for side in sides:
+            try:
+                side.do_handshake()
+                finished.add(side)
+            except ssl.SSLWantReadError:
+                continue
+    return len(finished) == 2
 
 
 @dataclass(frozen=True)

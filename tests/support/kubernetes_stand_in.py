@@ -2,7 +2,8 @@
 
 It speaks HTTP/1.1 on a socket of loopback, as the real one does over it: resource versions grow over all resources; a
 list's pages are of one moment, and their token is void once the history before it is gone; a watch gives every change
-after its version, or 410 where that is gone, as an event in a stream or as a status; bookmarks come when a test asks.
+after its version, or 410 where that is gone, as an event in a stream or as a status; without a version it begins with
+what there is. Bookmarks come when a test asks.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import h11
 import trio
+from http_wire import next_request, send_head, send_json, until_closed
+from kubernetes_objects import Manifest
 
-Manifest = dict[str, Any]
-Key = tuple[str, str, str]  # resource, namespace, name
+Key = tuple[str, str, str]  # resource, namespace, name; in what is asked for, an empty one stands for all
 
 _KINDS = {
     "pods": "Pod", "nodes": "Node", "services": "Service", "configmaps": "ConfigMap", "secrets": "Secret",
@@ -65,7 +66,7 @@ class KubernetesStandIn:
         client_names: those of the certificates that clients showed, for each connection over TLS.
         split: octets in a piece of a stream; None sends each event whole.
         tokens: bearer tokens that are accepted; None accepts all.
-        forbidden: resources that are answered with 403.
+        forbidden: resources that are answered with 403; or ``watch secrets``, where only that may not be done.
         faults: worked off before anything else.
         gone_as_status: a watch from a version that is gone is refused at once, not by an event.
         stall: a part of targets whose requests get no answer at all.
@@ -93,7 +94,7 @@ class KubernetesStandIn:
         self._version = 1000
         self._oldest = 1000
         self._snapshots: dict[int, list[tuple[Key, Manifest]]] = {}
-        self._watches: dict[trio.MemorySendChannel[bytes | None], str] = {}
+        self._watches: dict[trio.MemorySendChannel[bytes | None], Key] = {}
         self._changed = trio.Event()
         self._streams: set[trio.abc.Stream] = set()
 
@@ -111,8 +112,7 @@ class KubernetesStandIn:
     def put(self, resource: str, manifest: Manifest) -> Manifest:
         """Make or change an object; gives it as it is stored."""
         manifest = copy.deepcopy(manifest)
-        metadata = manifest["metadata"]
-        key = (resource, metadata.get("namespace", ""), metadata["name"])
+        metadata, key = manifest["metadata"], _key(resource, manifest)
         old = self._objects.get(key)
         metadata.setdefault("uid", old["metadata"]["uid"] if old else str(uuid.uuid4()))
         self._note("MODIFIED" if old else "ADDED", resource, manifest)
@@ -132,7 +132,7 @@ class KubernetesStandIn:
 
     def bookmark(self) -> None:
         """Send a bookmark to every watch."""
-        for channel, resource in self._watches.items():
+        for channel, (resource, _, _) in self._watches.items():
             manifest = {"kind": _KINDS[resource], "metadata": {"resourceVersion": str(self._version)}}
             channel.send_nowait(_event("BOOKMARK", manifest))
 
@@ -154,6 +154,11 @@ class KubernetesStandIn:
     async def wait_watches(self, count: int) -> None:
         """Wait until so many watches go on."""
         while self.watches != count:
+            await self._wait_change()
+
+    async def wait_connections(self, count: int) -> None:
+        """Wait until so many connections are open."""
+        while len(self._streams) != count:
             await self._wait_change()
 
     async def wait_requests(self, count: int) -> None:
@@ -193,7 +198,7 @@ class KubernetesStandIn:
                 self.client_names.append(tuple(name for _, name in subject.get("subjectAltName", ())))
             http = h11.Connection(h11.SERVER)
             while True:
-                request = await _next_request(http, stream)
+                request = await next_request(http, stream)
                 if request is None:
                     break
                 await self._answer(http, stream, *request)
@@ -204,6 +209,7 @@ class KubernetesStandIn:
             pass  # the client left, or the test broke the connection off
         finally:
             self._streams.discard(stream)
+            self._changed.set()
             await trio.aclose_forcefully(stream)
 
     async def _answer(self, http: h11.Connection, stream: trio.abc.Stream, request: h11.Request, body: bytes) -> None:
@@ -220,32 +226,34 @@ class KubernetesStandIn:
                 if fault.times <= 0:
                     self.faults.remove(fault)
                 status = _status(fault.status, "Injected", fault.message)
-                await _send_json(http, stream, fault.status, status, fault.headers)
+                await send_json(http, stream, fault.status, status, fault.headers)
                 return
         if self.tokens is not None and headers.get("authorization", "").partition(" ")[2] not in self.tokens:
-            await _send_json(http, stream, 401, _status(401, "Unauthorized", "Unauthorized"))
+            await send_json(http, stream, 401, _status(401, "Unauthorized", "Unauthorized"))
             return
         url = urlsplit(target)
         resource, namespace, name = _resource_of(url.path)
         query = dict(parse_qsl(url.query))
-        if resource in self.forbidden:
-            message = f'{resource} is forbidden: User "system:serviceaccount:flows:flowjoin" cannot list resource'
-            await _send_json(http, stream, 403, _status(403, "Forbidden", message))
+        wanted = (resource, namespace, name or query.get("fieldSelector", "").removeprefix("metadata.name="))
+        verb = _verb(request.method, is_of_one=bool(name), is_watch=query.get("watch") == "1")
+        if {resource, f"{verb} {resource}"} & self.forbidden:
+            message = f'{resource} is forbidden: User "system:serviceaccount:flows:flowjoin" cannot {verb} resource'
+            await send_json(http, stream, 403, _status(403, "Forbidden", message))
         elif request.method == b"POST" and url.path.startswith("/apis/"):
             self.reviewed.append(json.loads(body))
-            await _send_json(http, stream, 201, self.review(json.loads(body)))
+            await send_json(http, stream, 201, self.review(json.loads(body)))
         elif request.method in (b"POST", b"PUT"):
             code, written = self._write(resource, namespace, name, json.loads(body))
-            await _send_json(http, stream, code, written)
+            await send_json(http, stream, code, written)
         elif name:
             found = self._objects.get((resource, namespace, name))
             missing = _status(404, "NotFound", f'{resource} "{name}" not found')
-            await _send_json(http, stream, 200 if found else 404, found or missing)
-        elif query.get("watch") == "1":
-            await self._watch(http, stream, resource, query)
+            await send_json(http, stream, 200 if found else 404, found or missing)
+        elif verb == "watch":
+            await self._watch(http, stream, wanted, query)
         else:
-            code, body = self._list(resource, query)
-            await _send_json(http, stream, code, body)
+            code, answer = self._list(wanted, query)
+            await send_json(http, stream, code, answer)
 
     def _write(self, resource: str, namespace: str, name: str, manifest: Manifest) -> tuple[int, Manifest]:
         """Create where no name is in the path, else replace what still has the version that is named."""
@@ -262,7 +270,7 @@ class KubernetesStandIn:
             return 422, _status(422, "Invalid", "type: field is immutable")
         return 200, self.put(resource, manifest)
 
-    def _list(self, resource: str, query: dict[str, str]) -> tuple[int, Manifest]:
+    def _list(self, wanted: Key, query: dict[str, str]) -> tuple[int, Manifest]:
         version, at = self._version, 0
         if "continue" in query:
             version, at = json.loads(base64.b64decode(query["continue"]))
@@ -273,40 +281,44 @@ class KubernetesStandIn:
             snapshot = self._snapshots[version] = [
                 (key, copy.deepcopy(manifest)) for key, manifest in sorted(self._objects.items())
             ]
-        items = [manifest for key, manifest in snapshot if key[0] == resource]
+        items = [manifest for key, manifest in snapshot if _is_of(key, wanted)]
         limit = int(query.get("limit") or 0) or len(items)
         metadata: Manifest = {"resourceVersion": str(version)}
         if at + limit < len(items):
             metadata["continue"] = base64.b64encode(json.dumps([version, at + limit]).encode()).decode()
             metadata["remainingItemCount"] = len(items) - at - limit
         return 200, {
-            "kind": f"{_KINDS[resource]}List",
+            "kind": f"{_KINDS[wanted[0]]}List",
             "apiVersion": "v1",
             "metadata": metadata,
             "items": items[at : at + limit],
         }
 
-    async def _watch(self, http: h11.Connection, stream: trio.abc.Stream, resource: str, query: dict[str, str]) -> None:
-        since = int(query["resourceVersion"])
+    async def _watch(self, http: h11.Connection, stream: trio.abc.Stream, wanted: Key, query: dict[str, str]) -> None:
+        since = int(query.get("resourceVersion") or self._version)
         gone = _status(410, "Expired", f"too old resource version: {since} ({self._oldest})")
         if since < self._oldest and self.gone_as_status:
-            await _send_json(http, stream, 410, gone)
+            await send_json(http, stream, 410, gone)
             return
-        await _send_head(http, stream)
+        await send_head(http, stream)
         if since < self._oldest:
             await self._send_pieces(http, stream, _event("ERROR", gone))
             await stream.send_all(http.send(h11.EndOfMessage()) or b"")
             return
         send, receive = trio.open_memory_channel[bytes | None](inf)
+        if "resourceVersion" not in query:
+            for key, manifest in self._objects.items():
+                if _is_of(key, wanted):
+                    send.send_nowait(_event("ADDED", manifest))
         for change in self._history:
-            if change.version > since and change.resource == resource:
+            if change.version > since and _is_of(_key(change.resource, change.manifest), wanted):
                 send.send_nowait(_event(change.kind, change.manifest))
-        self._watches[send] = resource
+        self._watches[send] = wanted
         self._changed.set()
         try:
             with trio.move_on_after(float(query["timeoutSeconds"])):
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(_until_closed, stream, nursery.cancel_scope)
+                    nursery.start_soon(until_closed, stream, nursery.cancel_scope)
                     async for octets in receive:
                         if octets is None:
                             break
@@ -329,72 +341,8 @@ class KubernetesStandIn:
         manifest["metadata"]["resourceVersion"] = str(self._version)
         self._history.append(_Change(self._version, kind, resource, copy.deepcopy(manifest)))
         for channel, wanted in self._watches.items():
-            if wanted == resource:
+            if _is_of(_key(resource, manifest), wanted):
                 channel.send_nowait(_event(kind, manifest))
-
-
-def pod(
-    name: str,
-    *addresses: str,
-    namespace: str = "default",
-    node: str = "node-1",
-    labels: dict[str, str] | None = None,
-    created: str = "2026-01-01T00:00:00Z",
-    phase: str = "Running",
-    host_network: bool = False,
-    **metadata: Any,
-) -> Manifest:
-    """A Pod as the API server tells of it, with fields that nobody here wants."""
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "creationTimestamp": created,
-            "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {"f:phase": {}}}}],
-            **({} if labels is None else {"labels": labels}),
-            **metadata,
-        },
-        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}], "hostNetwork": host_network},
-        "status": {
-            "phase": phase,
-            "podIP": addresses[0] if addresses else "",
-            "podIPs": [{"ip": a} for a in addresses],
-        },
-    }
-
-
-def node(name: str, *addresses: str, **metadata: Any) -> Manifest:
-    """A Node."""
-    return {
-        "kind": "Node",
-        "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z", **metadata},
-        "status": {
-            "addresses": [{"type": "Hostname", "address": name}]
-            + [{"type": "InternalIP", "address": address} for address in addresses]
-        },
-    }
-
-
-def service(name: str, *addresses: str, namespace: str = "default", port: int = 80, **metadata: Any) -> Manifest:
-    """A Service with one port."""
-    return {
-        "kind": "Service",
-        "metadata": {
-            "name": name, "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z", **metadata,
-        },
-        "spec": {
-            "clusterIP": addresses[0] if addresses else "None",
-            "clusterIPs": list(addresses) or ["None"],
-            "ports": [{"name": "http", "port": port, "protocol": "TCP", "nodePort": 30080}],
-        },
-    }  # fmt: skip
-
-
-def cluster_identity(text: str) -> Manifest:
-    """Antrea's ConfigMap."""
-    return {"metadata": {"name": "antrea-cluster-identity", "namespace": "kube-system"}, "data": {"uuid": text}}
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -410,6 +358,21 @@ def _resource_of(path: str) -> Key:
     return parts[0], "", parts[1] if len(parts) > 1 else ""
 
 
+def _key(resource: str, manifest: Manifest) -> Key:
+    return resource, manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]
+
+
+def _is_of(key: Key, wanted: Key) -> bool:
+    return all(one == other or not other for one, other in zip(key, wanted, strict=True))
+
+
+def _verb(method: bytes, *, is_of_one: bool, is_watch: bool) -> str:
+    """As roles have it."""
+    if method == b"GET":
+        return "get" if is_of_one else "watch" if is_watch else "list"
+    return {b"POST": "create", b"PUT": "update"}[method]
+
+
 def _event(kind: str, manifest: Manifest) -> bytes:
     return json.dumps({"type": kind, "object": manifest}, ensure_ascii=False).encode() + b"\n"
 
@@ -419,43 +382,3 @@ def _status(code: int, reason: str, message: str) -> Manifest:
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "code": code,
     }  # fmt: skip
-
-
-async def _next_request(http: h11.Connection, stream: trio.abc.Stream) -> tuple[h11.Request, bytes] | None:
-    request: h11.Request | None = None
-    body = b""
-    while True:
-        event = http.next_event()
-        if event is h11.NEED_DATA:
-            http.receive_data(bytes(await stream.receive_some()))
-        elif isinstance(event, h11.Request):
-            request = event
-        elif isinstance(event, h11.Data):
-            body += bytes(event.data)
-        elif isinstance(event, h11.EndOfMessage):
-            assert request is not None
-            return request, body
-        elif isinstance(event, h11.ConnectionClosed):
-            return None
-
-
-async def _send_head(http: h11.Connection, stream: trio.abc.Stream) -> None:
-    head = h11.Response(
-        status_code=200, headers=[("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
-    )
-    await stream.send_all(http.send(head) or b"")
-
-
-async def _send_json(
-    http: h11.Connection, stream: trio.abc.Stream, code: int, body: Manifest, headers: dict[str, str] | None = None
-) -> None:
-    octets = json.dumps(body, ensure_ascii=False).encode()
-    fields = [("Content-Type", "application/json"), ("Content-Length", str(len(octets))), *(headers or {}).items()]
-    for event in (h11.Response(status_code=code, headers=fields), h11.Data(octets), h11.EndOfMessage()):
-        await stream.send_all(http.send(event) or b"")
-
-
-async def _until_closed(stream: trio.abc.Stream, scope: trio.CancelScope) -> None:
-    while await stream.receive_some():
-        pass
-    scope.cancel()

@@ -13,6 +13,7 @@ from both_forms import BothForms
 from hand_made import message
 
 from flowjoin._kernel import KernelLimits
+from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_key import FlowFilter, FlowKey
 from flowjoin._model.information_element import VARIABLE_LENGTH, DataType, InformationElement
@@ -109,8 +110,9 @@ SMALL = {
 class History:
     """One history: the same for the same seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, is_proxy: bool = False) -> None:
         self.random = random.Random(seed)
+        self.is_proxy = is_proxy
         self.now = self.latest = 0.0
         self.is_enriched = self.random.random() < 0.4
         choose = self.random.choice
@@ -132,6 +134,7 @@ class History:
             ),
             extra=EXTRA if self.random.random() < 0.7 else (),
             is_enriched=self.is_enriched,
+            is_proxy=is_proxy,
         )
         self.templates: dict[tuple[int, int, int], list[tuple[InformationElement, int]]] = {}
         self.sequences: dict[tuple[int, int], int] = {}
@@ -195,13 +198,16 @@ class History:
             del names[self.random.randrange(len(names) or 1) :][:1]
         if chance() < 0.3:
             self.random.shuffle(names)
+        elements = [REGISTRY.by_name(name) for name in names or ["flowType"]]
+        if self.is_proxy:  # which keeps what nobody knows
+            unknown = [ElementRegistry.unknown(64_000, choose([1, 2]), choose([1, 16, VARIABLE_LENGTH])) for _ in "12"]
+            elements += self.random.sample(unknown, choose([0, 0, 1, 2]))
         fields = []
-        for name in names or ["flowType"]:
-            element = REGISTRY.by_name(name)
+        for element in elements:
             length = element.length
             if element.data_type is DataType.STRING:
                 length = choose([VARIABLE_LENGTH] * 8 + [6])
-            elif chance() < 0.05:
+            elif chance() < (0.15 if self.is_proxy else 0.05):
                 length = choose([0, 1, 2, 3, 4, 5, 7, 8, 16, VARIABLE_LENGTH])
             fields.append((element, length))
         if all(length == 0 for _, length in fields):

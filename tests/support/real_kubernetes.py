@@ -18,8 +18,14 @@ from typing import Any
 import pytest
 from held_port import HeldPort
 
-__all__ = ["ADMIN", "READER", "RealKubernetes", "require_kubernetes"]
+__all__ = ["ADMIN", "READER", "RealKubernetes", "real_cluster", "require_kubernetes", "write_kubeconfig"]
 
+_AUDIT = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+"""
 ADMIN = "token-of-the-admin"
 READER = "token-of-nobody-much"
 PATIENCE = 90.0
@@ -34,12 +40,41 @@ def require_kubernetes() -> Path:
     return folder
 
 
-class RealKubernetes:
-    """Both programs on ports of their own, with two users: an admin, and one without rights."""
+@pytest.fixture(scope="module")
+def real_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKubernetes]:
+    """One for the module's tests, which must not mind each other's objects."""
+    cluster = RealKubernetes(require_kubernetes(), tmp_path_factory.mktemp("kubernetes"))
+    with cluster.running():
+        yield cluster
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+
+def write_kubeconfig(path: Path, url: str, token: str = ADMIN) -> Path:
+    """A kubeconfig, for a server whose certificate is self-made: JSON is YAML."""
+    content = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": url, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "me", "user": {"token": token}}],
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+class RealKubernetes:
+    """Both programs on ports of their own, with two users: an admin, and one without rights.
+
+    Attributes:
+        host: the address that the API server has beside loopback; what it shows is made for it.
+        certificate: what verifies the API server.
+        audit_log: what was asked by whom, a JSON object a line.
+    """
+
+    def __init__(self, programs: Path, folder: Path, host: str = "127.0.0.1") -> None:
         self._programs = programs
         self._folder = folder
+        self.host = host
+        self.certificate = folder / "certificates" / "apiserver.crt"
+        self.audit_log = folder / "audit.log"
         self._held = [HeldPort() for _ in range(3)]
         self._etcd_port, self._peer_port, self.port = (each.number for each in self._held)
         self._etcd: subprocess.Popen[bytes] | None = None
@@ -47,10 +82,11 @@ class RealKubernetes:
         key = ["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"]
         subprocess.run(key, check=True, capture_output=True)
         (folder / "tokens.csv").write_text(f'{ADMIN},admin,1,"system:masters"\n{READER},reader,2\n')
+        (folder / "audit.yaml").write_text(_AUDIT)
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
+        return f"https://{self.host}:{self.port}"
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -72,8 +108,8 @@ class RealKubernetes:
         etcd = f"http://127.0.0.1:{self._etcd_port}"
         flags = {
             "etcd-servers": etcd,
-            "bind-address": "127.0.0.1",
-            "advertise-address": "127.0.0.1",
+            "bind-address": self.host,
+            "advertise-address": self.host,
             "secure-port": str(self.port),
             "insecure-port": "0",
             "cert-dir": str(self._folder / "certificates"),
@@ -84,6 +120,8 @@ class RealKubernetes:
             "authorization-mode": "RBAC",
             "token-auth-file": str(self._folder / "tokens.csv"),
             "disable-admission-plugins": "ServiceAccount",
+            "audit-policy-file": str(self._folder / "audit.yaml"),
+            "audit-log-path": str(self.audit_log),
         }
         self._server = self._process("kube-apiserver", [f"--{name}={value}" for name, value in flags.items()])
         self._wait(lambda: self.request("GET", "/readyz", raw=True) == b"ok")
@@ -100,24 +138,56 @@ class RealKubernetes:
         Raises:
             OSError: it does not, or refuses.
         """
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        kinds = {"PATCH": "application/merge-patch+json", "APPLY": "application/apply-patch+yaml"}
+        kind = kinds.get(method, "application/json")
         request = urllib.request.Request(
             f"{self.url}{path}",
-            method=method,
+            method="PATCH" if method == "APPLY" else method,
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {token}", "Content-Type": kind},
         )
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # its certificate is self-made, on loopback
-        with urllib.request.urlopen(request, context=context, timeout=30) as response:
-            octets = response.read()
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=30) as response:
+                octets = response.read()
+        except urllib.error.HTTPError as exc:
+            exc.add_note(exc.read().decode())
+            raise
         return octets if raw else json.loads(octets)
 
-    def put_pod(self, name: str, address: str, **labels: str) -> None:
+    def apply(self, manifest: dict[str, Any], *, is_dry: bool = False) -> Any:
+        """Server-side apply: a field that the server does not know is an error.
+
+        Raises:
+            OSError: the server refuses.
+        """
+        version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest["metadata"]
+        group = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        known = self.request("GET", group)["resources"]
+        (resource,) = [each for each in known if each["kind"] == kind and "/" not in each["name"]]
+        place = f"/namespaces/{metadata['namespace']}" if resource["namespaced"] else ""
+        query = "fieldManager=tests&force=true" + ("&dryRun=All" if is_dry else "")
+        return self.request("APPLY", f"{group}{place}/{resource['name']}/{metadata['name']}?{query}", manifest)
+
+    def make_namespace(self) -> str:
+        """A new one; gives its name."""
+        made = self.request("POST", "/api/v1/namespaces", {"metadata": {"generateName": "test-"}})
+        return str(made["metadata"]["name"])
+
+    def make_token(self, namespace: str, name: str) -> str:
+        """The token of a service account, as a Pod gets one."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        made = self.request("POST", path, {"spec": {"expirationSeconds": 3600}})
+        return str(made["status"]["token"])
+
+    def put_pod(
+        self, name: str, address: str, *, namespace: str = "default", node: str = "node-1", **labels: str
+    ) -> None:
         """A running Pod with an address, as a kubelet would make it one."""
-        pods = "/api/v1/namespaces/default/pods"
-        spec = {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]}
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
         self.request("POST", pods, {"metadata": {"name": name, "labels": labels}, "spec": spec})
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
         self.request("PATCH", f"{pods}/{name}/status", {"status": status})

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,18 @@ class Program:
         """Start it; ``path`` is where more can be imported from, ``code`` is run in place of the program."""
         environment = os.environ if path is None else {**os.environ, "PYTHONPATH": str(path)}
         program = ["-m", "flowjoin"] if code is None else ["-c", code]
+        self._start([sys.executable, *program, "run", *arguments], environment)
+
+    @classmethod
+    def of(cls, command: Sequence[str], environment: Mapping[str, str]) -> Program:
+        """One that is started by another command, which becomes it."""
+        program = cls.__new__(cls)
+        program._start(command, environment)
+        return program
+
+    def _start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, *program, "run", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
         self.errors: list[str] = []
 

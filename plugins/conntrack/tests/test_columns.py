@@ -15,7 +15,7 @@ KNOWN = Metadata(
         Service(namespace="shop", name="web", uid=UID),
         ServicePort(port=80, protocol_identifier=6),
     ),
-    ingress=PolicyRule(policy_name="allow-web", policy_type=2, policy_namespace="ns", rule_name="r", rule_action=0),
+    ingress=PolicyRule(policy_name="allow-web", policy_type=2, policy_namespace="ns", rule_name="r", rule_action=1),
     flow_type=FlowType.INTER_NODE,
 )
 
@@ -91,8 +91,10 @@ def test_source_nat_is_said() -> None:
 
 
 def test_a_connection_without_a_start_began_when_it_was_seen() -> None:
-    (batch,) = BatchMaker(default_registry(), node="here").batches([export(row=connection(start=0).pack())])
-    assert batch.column("flowStartSeconds").tolist() == [1_700_000_005]
+    (batch,) = BatchMaker(default_registry(), node="here").batches(
+        [export(row=connection(start=0).pack(), first_seen=1_700_000_001_000_000_000)]
+    )
+    assert batch.column("flowStartSeconds").tolist() == [1_700_000_001]
 
 
 def test_a_data_path_without_counters_has_no_such_columns() -> None:

@@ -31,3 +31,21 @@ def test_a_stale_connection_is_kept_for_twice_the_longest_timeout() -> None:
 def test_what_is_no_address_or_network_is_refused(keys: dict[str, tuple[str, ...]], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence.replace(".", r"\.")):
         ConntrackConfig(**keys)  # type: ignore[arg-type]
+
+
+def test_events_make_polls_rarer_unless_it_is_said_how_often() -> None:
+    assert ConntrackConfig().poll == 5.0
+    assert ConntrackConfig(events=True).poll == 60.0
+    assert ConntrackConfig(events=True, poll_interval=Duration(2.0)).poll == 2.0
+
+
+def test_events_come_by_netlink_alone() -> None:
+    with pytest.raises(ValueError, match='"events" needs "dumper: netlink"'):
+        ConntrackConfig(events=True, dumper="proc")
+
+
+@pytest.mark.parametrize("zones", [(), (0, 65520)])
+def test_what_comes_from_outside_is_found_for_other_zones_than_the_default(zones: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match='"fromExternal" needs "zones"'):
+        ConntrackConfig(from_external=True, zones=zones)
+    assert ConntrackConfig(from_external=True, zones=(65520,)).from_external

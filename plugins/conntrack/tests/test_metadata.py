@@ -7,6 +7,7 @@ from conntrack_entries import connection
 
 from flowjoin.api import Pod, PolicyRule, Service, ServicePort
 from flowjoin_conntrack._metadata import Classifier, FlowType, rule_ids
+from flowjoin_conntrack._verdict import DROP, REJECT, Verdict
 
 PODS = {
     "10.10.0.2": Pod(namespace="ns", name="two", node_name="here"),
@@ -28,7 +29,9 @@ class Lookups:
     def service_by_name(self, namespace: str, name: str, at: float | None = None) -> Service | None:
         return None
 
-    def rule(self, rule_id: int, generation: int = 0) -> PolicyRule | None:
+    def rule(self, rule_id: int, generation: int = 0, at: float | None = None) -> PolicyRule | None:
+        if rule_id == 200:
+            return None
         return PolicyRule(policy_name=f"policy-{rule_id}", policy_type=2)
 
 
@@ -67,6 +70,15 @@ def classifier(**changed: Any) -> Classifier:
 def test_the_kind_of_flow_follows_from_its_ends(source: str, destination: str, expected: FlowType | None) -> None:
     found = classifier()(connection(source, destination).pack())
     assert (None if found is None else found.flow_type) == expected
+
+
+def test_where_antrea_only_enforces_policies_a_flow_is_within_a_node_or_between_two() -> None:
+    kinds = []
+    for source, destination in (("10.10.0.2", "10.10.0.3"), ("10.10.0.2", "10.10.1.4"), ("10.10.0.2", "8.8.8.8")):
+        found = classifier(network_policy_only=True)(connection(source, destination).pack())
+        assert found is not None
+        kinds.append(found.flow_type)
+    assert kinds == [FlowType.INTRA_NODE, FlowType.INTER_NODE, FlowType.INTER_NODE]
 
 
 def test_pods_of_other_nodes_are_not_named_for_their_own_node_does() -> None:
@@ -117,3 +129,60 @@ def test_without_look_ups_every_connection_is_kept_and_nothing_is_said_of_its_ki
     assert found is not None
     assert found.flow_type is FlowType.UNSPECIFIED
     assert (found.source_pod, found.service, found.ingress) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "direction", "wanted"),
+    [
+        (Verdict(action=DROP, direction="ingress", rule_id=100), "ingress", ("policy-100", 2, 2)),
+        (Verdict(action=REJECT, direction="egress", rule_id=100), "egress", ("policy-100", 2, 3)),
+        (Verdict(action=DROP, direction="ingress", rule_id=200), "ingress", ("", 0, 2)),  # no policy is known
+        (Verdict(action=DROP, direction="egress", is_implicit=True), "egress", ("", 1, 2)),
+        (Verdict(action=DROP), "ingress", ("", 0, 2)),  # 10.10.0.3 is a Pod of this Node
+    ],
+)
+def test_a_denied_connection_has_the_rule_that_denied_it(verdict: Verdict, direction: str, wanted: object) -> None:
+    found = classifier(pods_only=False).of_denied(connection("192.0.2.9", "10.10.0.3"), verdict)
+    assert found is not None
+    rule, other = getattr(found, direction), found.egress if direction == "ingress" else found.ingress
+    assert (rule.policy_name, rule.policy_type, rule.rule_action) == wanted
+    assert other is None
+
+
+def test_what_only_a_pod_of_this_node_sends_was_denied_on_its_way_out() -> None:
+    found = classifier(pods_only=False).of_denied(connection("10.10.0.3", "192.0.2.9"), Verdict())
+    assert found is not None
+    assert found.egress == PolicyRule(policy_name="", policy_type=0, rule_action=DROP)
+    assert found.ingress is None
+
+
+def test_a_rule_that_denied_wins_over_the_one_that_let_pass() -> None:
+    labels = bytes(8) + (0).to_bytes(4, "big") + (300).to_bytes(4, "big")
+    passed = connection("192.0.2.9", "10.10.0.3", labels=labels)
+    found = classifier(pods_only=False).of_denied(passed, Verdict(direction="ingress", rule_id=100))
+    assert found is not None
+    assert found.ingress == PolicyRule(policy_name="policy-100", policy_type=2, rule_action=DROP)
+    found = classifier(pods_only=False)(passed.pack())
+    assert found is not None
+    assert found.ingress == PolicyRule(policy_name="policy-300", policy_type=2, rule_action=1)
+
+
+def test_denied_connections_of_nobody_here_are_left_out_as_others_are() -> None:
+    far = connection("192.0.2.9", "10.10.1.4")
+    assert classifier(pods_only=True).of_denied(far, Verdict()) is None
+    assert classifier(pods_only=False, protocols=frozenset({17})).of_denied(far, Verdict()) is None
+
+
+def test_a_rule_is_asked_for_as_it_was_when_the_connection_began() -> None:
+    asked: list[tuple[int, float | None]] = []
+
+    class Policies(Lookups):
+        def rule(self, rule_id: int, generation: int = 0, at: float | None = None) -> PolicyRule | None:
+            asked.append((rule_id, at))
+            return None
+
+    labels = bytes(8) + (2).to_bytes(4, "big") + (1).to_bytes(4, "big")
+    kept = classifier(pods_only=False, policies=Policies())
+    kept(connection(labels=labels).pack())
+    kept.of_denied(connection(labels=bytes(16)), Verdict(rule_id=9))
+    assert asked == [(1, 1_000_000_000.0), (2, 1_000_000_000.0), (9, 1_000_000_000.0)]

@@ -3,27 +3,26 @@ from __future__ import annotations
 import contextlib
 import errno
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 from conntrack_entries import packed
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowjoin_conntrack._entry import Connection
-from flowjoin_conntrack._netlink import MessageKind, NetlinkError, dump_request, entry_of, messages
+from flowjoin_conntrack._entry import ROW, Connection
+from flowjoin_conntrack._netlink import MessageKind, NetlinkError, dump_request, read
 
 # What a Linux kernel answered to two dumps, IPv4 and IPv6, while real connections crossed a router.
 DATAGRAMS = [bytes.fromhex(line) for line in (Path(__file__).parent / "dump.hex").read_text().split()]
 
 
-def entries(datagram: bytes) -> list[Connection]:
-    rows = [
-        entry_of(datagram, message.start, message.end)
-        for message in messages(datagram)
-        if message.kind is not MessageKind.DONE
+def entries(datagram: bytes, zones: frozenset[int] = frozenset()) -> list[Connection]:
+    return [
+        Connection(**dict(zip(Connection.__slots__, row, strict=True)))
+        for row in ROW.iter_unpack(read(datagram, zones).rows)
     ]
-    return [Connection.unpack(row) for row in rows if row is not None]
 
 
 def of_port(port: int) -> Connection:
@@ -33,9 +32,30 @@ def of_port(port: int) -> Connection:
 
 def test_a_dump_is_read_whole() -> None:
     assert [len(entries(datagram)) for datagram in DATAGRAMS] == [7, 0, 1, 0]
-    kinds = [message.kind for datagram in DATAGRAMS for message in messages(datagram)]
-    assert kinds.count(MessageKind.DONE) == 2
-    assert kinds.count(MessageKind.NEW) == 0  # what was there before is no beginning
+    readings = [read(datagram, ()) for datagram in DATAGRAMS]
+    assert [one.is_done for one in readings] == [False, True, False, True]
+    assert {kind for one in readings for kind in one.kinds} == {MessageKind.ENTRY}  # what was there is no beginning
+
+
+def test_several_datagrams_are_read_as_one() -> None:
+    whole = read(b"".join(DATAGRAMS), ())
+    assert whole.rows == b"".join(read(datagram, ()).rows for datagram in DATAGRAMS)
+    assert whole.entries == 8
+
+
+def test_other_zones_are_counted_and_left_out() -> None:
+    whole = read(b"".join(DATAGRAMS), frozenset({7}))
+    assert (len(whole.rows) // ROW.size, len(whole.kinds), whole.entries) == (1, 1, 8)
+    assert Connection.unpack(whole.rows).zone == 7
+
+
+def test_beginnings_and_ends_are_told_apart() -> None:
+    (first, *_) = DATAGRAMS
+    length = int.from_bytes(first[:4], sys.byteorder)
+    began, ended = bytearray(first[:length]), bytearray(first[:length])
+    began[6:8] = (0x600).to_bytes(2, sys.byteorder)  # NLM_F_CREATE | NLM_F_EXCL
+    ended[4:6] = (1 << 8 | 2).to_bytes(2, sys.byteorder)  # IPCTNL_MSG_CT_DELETE
+    assert list(read(bytes(began + ended), ()).kinds) == [MessageKind.NEW, MessageKind.DESTROYED]
 
 
 def test_the_destination_is_the_end_that_answers() -> None:
@@ -72,22 +92,22 @@ def test_labels_have_the_most_significant_octet_first() -> None:
 def test_an_error_of_the_kernel_is_raised() -> None:
     refused = struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -errno.EPERM)
     with pytest.raises(NetlinkError, match="not permitted") as caught:
-        list(messages(refused))
+        read(refused, ())
     assert caught.value.errno == errno.EPERM
 
 
 def test_an_acknowledgement_says_nothing() -> None:
-    assert list(messages(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, 0))) == []
+    assert read(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, 0), ()) == (b"", b"", 0, False, False)
 
 
 def test_lost_messages_are_an_error() -> None:
     with pytest.raises(NetlinkError, match="lost messages"):
-        list(messages(struct.pack("=IHHII", 16, 4, 0, 1, 0)))
+        read(struct.pack("=IHHII", 16, 4, 0, 1, 0), ())
 
 
 def test_an_interrupted_dump_says_so() -> None:
     done = struct.pack("=IHHIIi", 20, 3, 0x12, 1, 0, 0)
-    assert [message.is_interrupted for message in messages(done)] == [True]
+    assert read(done, ()).is_interrupted
 
 
 def test_a_request_names_family_and_zone() -> None:
@@ -96,6 +116,7 @@ def test_a_request_names_family_and_zone() -> None:
 
 
 @given(st.sampled_from(DATAGRAMS), st.data())
+@settings(deadline=None)
 def test_hostile_octets_give_netlink_errors_and_no_others(datagram: bytes, data: st.DataObject) -> None:
     octets = bytearray(datagram)
     for _ in range(data.draw(st.integers(1, 4))):

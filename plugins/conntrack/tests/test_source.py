@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import dataclasses
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 import pytest
@@ -10,6 +11,7 @@ from conntrack_entries import TIME_WAIT, connection
 from flowjoin.api import ConfigError, Duration, FlowBatch
 from flowjoin.testing import RecordingContext
 from flowjoin_conntrack._config import ConntrackConfig
+from flowjoin_conntrack._dumper import Portion
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._source import open_source
 
@@ -28,14 +30,14 @@ class Table:
         self.error: OSError | None = None
         self.dumps = 0
 
-    async def dump(self) -> AsyncIterator[list[bytes]]:
+    async def dump(self) -> AsyncGenerator[Portion, None]:
         self.dumps += 1
         await trio.lowlevel.checkpoint()
         if self.error is not None:
             raise self.error
-        yield [one.pack() for one in self.connections]
+        yield Portion(b"".join(one.pack() for one in self.connections), len(self.connections))
 
-    def max_connections(self) -> int:
+    async def max_connections(self) -> int:
         return 0
 
 
@@ -70,10 +72,8 @@ async def test_a_poll_that_fails_is_counted_and_takes_nothing_away(autojump_cloc
         await trio.sleep(12)  # two more polls
         table.error = None
         table.connections = [connection(packets=4)]
-        deltas = [(await next_row(batches))["packetDeltaCount"]]
-        while deltas[-1] == 0:  # nobody knew yet whether it was still
-            deltas.append((await next_row(batches))["packetDeltaCount"])
-        assert deltas[-1] == 1
+        row = await next_row(batches)  # and no row of nothing before: nobody knew whether it was still
+        assert (row["packetDeltaCount"], row["flowEndReason"]) == (1, 2)
     assert context.counters["failed_polls"].value >= 2
     assert {line.event for line in context.log.lines if line.level == "warning"} == {"poll_failed"}
 
@@ -84,6 +84,24 @@ async def test_who_may_not_read_the_table_is_told_what_is_missing() -> None:
     with pytest.raises(ConfigError, match="run with CAP_NET_ADMIN"):
         async with open_source(CONFIG, RecordingContext(), table):
             raise AssertionError("it opened")
+
+
+async def test_what_goes_to_the_gateways_interface_is_left_out(autojump_clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses: list[frozenset[str]] = [frozenset(), frozenset({"10.10.0.1"})]
+    monkeypatch.setattr("flowjoin_conntrack._source.addresses_of", lambda _name: addresses.pop(0))
+    table = Table(connection("10.10.0.1", "10.10.0.9"))
+    context = RecordingContext()
+    config = dataclasses.replace(CONFIG, gateway_interface="antrea-gw0")
+    async with open_source(config, context, table) as batches, aclosing(batches):
+        await next_row(batches)  # a gateway without an address is nobody's, and that is said
+        assert context.events == ["gateway_without_address"]
+        table.connections = [connection("10.10.0.9", "10.10.0.1"), connection("10.10.0.9", "10.10.0.8", packets=1)]
+        addresses += [frozenset({"10.10.0.1"})] * 100
+        seen: set[object] = set()
+        with trio.fail_after(1000):
+            while "10.10.0.8" not in seen:
+                seen.update((await anext(batches)).column("destinationIPv4Address"))
+    assert seen == {"10.10.0.9", "10.10.0.8"}
 
 
 @pytest.mark.parametrize("after", range(12))

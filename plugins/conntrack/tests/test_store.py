@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from conntrack_entries import CLOSE, ESTABLISHED, TIME_WAIT, connection
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowjoin_conntrack._entry import NO_TCP_STATE, Connection
@@ -23,7 +23,9 @@ class Bench:
     def poll(self, now: float, *seen: Connection) -> None:
         for _ in self.store.begin_poll(now, int(now * SECOND)):
             pass
-        self.store.see(one.pack() for one in seen)
+        for _ in self.store.see(b"".join(one.pack() for one in seen)):
+            pass
+        self.store.end_poll()
 
     def due(self, now: float) -> list[tuple[EndReason, int]]:
         """Reason and packets since the last export."""
@@ -168,6 +170,173 @@ def test_no_more_than_the_limit_is_exported_at_once() -> None:
     assert [len(bench.store.expire(5, 4)) for _ in range(3)] == [4, 4, 2]
 
 
+def test_while_polls_fail_nothing_is_said_of_what_was_not_looked_at() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    assert bench.due(5) == [(EndReason.ACTIVE, 3)]
+    for at in (6, 11, 16, 21, 26, 31):  # begun, not ended
+        list(bench.store.begin_poll(at, at * SECOND))
+        assert bench.due(at) == []
+    bench.poll(33, connection(packets=3))
+    assert bench.due(33) == [(EndReason.IDLE, 0)]  # now it is known that it rests
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ([connection(packets=9)], [(EndReason.ACTIVE, 6)]),
+        ([connection(packets=3)], [(EndReason.IDLE, 0)]),
+        ([], [(EndReason.END_OF_FLOW, 0)]),
+    ],
+    ids=["goes on", "rests", "is gone"],
+)
+def test_after_polls_that_failed_what_is_overdue_is_told_at_once(
+    there: list[Connection], expected: list[tuple[EndReason, int]]
+) -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    bench.due(5)
+    assert bench.due(12) == []
+    bench.poll(13, *there)
+    assert bench.due(13) == expected
+
+
+def test_what_a_poll_saw_before_it_failed_counts() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3), connection(source_port=2, packets=1))
+    bench.due(5)
+    list(bench.store.begin_poll(6, 6 * SECOND))
+    list(bench.store.see(connection(packets=8).pack()))
+    assert bench.due(11) == [(EndReason.ACTIVE, 5)]  # and the other has not vanished
+
+
+def test_one_that_is_closed_is_not_changed_any_more() -> None:
+    bench = Bench()
+    bench.poll(0, connection("10.10.10.10", "4.3.2.1", packets=0xFFF, tcp_state=TIME_WAIT))
+    bench.poll(1, connection("10.10.10.10", "4.3.2.1", packets=0xFFFF, tcp_state=TIME_WAIT))
+    (export,) = bench.store.expire(5, 9)
+    assert (export.reason, delta(export), export.last_seen) == (EndReason.END_OF_FLOW, 0xFFF, 0)
+
+
+def test_counters_are_those_of_the_last_look_and_deltas_those_since_the_last_export() -> None:
+    bench = Bench()
+    old = {"packets": 0xFFF, "octets": 0xBAAAAA00000000, "reverse_packets": 0xF, "reverse_octets": 0xBAA}
+    new = {"packets": 0xFFFF, "octets": 0xBAAAAA0000000000, "reverse_packets": 0xFF, "reverse_octets": 0xBAAA}
+    bench.poll(0, connection("1.2.3.4", "4.3.2.1", **old))
+    (first,) = bench.store.expire(5, 9)
+    bench.poll(6, connection("1.2.3.4", "4.3.2.1", **new))
+    (second,) = bench.store.expire(10, 9)
+    assert (tuple(first.before), tuple(second.before)) == ((0, 0, 0, 0), tuple(old.values()))
+    assert Connection.unpack(second.row) == connection("1.2.3.4", "4.3.2.1", **new)
+    assert (first.is_first, second.is_first, second.reason) == (True, False, EndReason.ACTIVE)
+    assert (second.first_seen, second.last_seen) == (0, 6 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"packets": 1}, EndReason.ACTIVE),
+        ({"reverse_packets": 1}, EndReason.ACTIVE),
+        ({"tcp_state": 5}, EndReason.ACTIVE),
+        ({"octets": 1}, EndReason.IDLE),
+        ({}, EndReason.IDLE),
+    ],
+)
+def test_a_connection_is_active_by_packets_of_either_side_or_its_state(
+    changed: dict[str, int], expected: EndReason
+) -> None:
+    bench = Bench()
+    bench.poll(0, connection())
+    bench.due(5)
+    bench.poll(6, connection(**changed))
+    assert [reason for reason, _ in bench.due(10)] == [expected]
+
+
+def test_a_still_connection_leaves_the_queue_at_its_idle_timeout_and_comes_back_with_packets() -> None:
+    bench = Bench()
+    bench.store = ConnectionStore(Timeouts(active=60.0, idle=15.0, stale=300.0), lambda _row: "known")
+    bench.poll(0, connection(packets=3))
+    assert bench.due(14) == []
+    assert bench.due(15) == [(EndReason.ACTIVE, 3)]  # no poll has looked again: it may be active
+    assert bench.store.next_expiry() is None
+    bench.poll(20, connection(packets=3))
+    assert bench.store.next_expiry() is None
+    bench.poll(25, connection(packets=4))
+    bench.poll(39, connection(packets=4))  # more than its last row told: active still
+    assert bench.due(40) == []
+    assert bench.due(54) == [(EndReason.ACTIVE, 1)]
+
+
+def test_one_that_vanished_before_its_row_is_due_comes_back_if_it_is_seen_again() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    bench.poll(1)
+    bench.poll(2, connection(packets=4))
+    assert bench.due(5) == [(EndReason.ACTIVE, 4)]
+
+
+def test_one_that_vanished_and_was_not_exported_is_forgotten_after_the_stale_timeout_and_counted() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    bench.poll(1)
+    bench.poll(299)
+    assert len(bench.store) == 1
+    bench.poll(300)
+    assert (len(bench.store), bench.store.forgotten, bench.due(301)) == (0, 1, [])
+
+
+def test_one_that_rests_and_vanishes_is_forgotten_without_another_row() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    bench.due(5)
+    bench.poll(6, connection(packets=3))
+    assert bench.due(10) == [(EndReason.IDLE, 0)]
+    bench.poll(11)
+    assert bench.due(100) == []
+    bench.poll(310)
+    assert (len(bench.store), bench.store.forgotten) == (0, 0)
+
+
+def test_an_identity_that_the_kernel_gives_again_is_another_connection_by_its_start() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3, start=5))
+    bench.poll(1, connection(packets=2, start=6))
+    assert sorted(bench.due(6)) == [(EndReason.ACTIVE, 2), (EndReason.END_OF_FLOW, 3)]
+    bench.poll(7, connection(packets=4, start=6))
+    assert bench.due(11) == [(EndReason.ACTIVE, 2)]
+    assert len(bench.store) == 1
+
+
+def test_an_end_that_was_told_is_exported_at_once_and_no_late_row_brings_it_back() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3))
+    bench.due(5)
+    list(bench.store.begin_poll(6, 6 * SECOND))
+    bench.store.saw_event(connection(packets=7).pack(), 6.0, 6 * SECOND, is_over=True)
+    list(bench.store.see(connection(packets=6).pack()))  # was read before
+    bench.store.end_poll()
+    assert bench.due(6) == [(EndReason.END_OF_FLOW, 4)]
+    bench.poll(11)
+    assert len(bench.store) == 0
+
+
+def test_the_end_of_what_is_nobodys_leaves_nothing() -> None:
+    bench = Bench(lambda _row: None)
+    bench.store.saw_event(connection().pack(), 0.0, 0, is_over=False)
+    assert bench.store.left_out == 1
+    bench.store.saw_event(connection().pack(), 1.0, 1, is_over=True)
+    assert (bench.store.left_out, len(bench.store), bench.due(1000)) == (0, 0, [])
+
+
+def test_a_connection_whose_event_came_first_keeps_what_the_poll_tells() -> None:
+    bench = Bench()
+    bench.store.saw_event(connection(start=0).pack(), 0.0, 0, is_over=False)
+    bench.poll(1, connection(packets=3, start=9))
+    bench.store.saw_event(connection(start=0).pack(), 2.0, 2 * SECOND, is_over=False)
+    (export,) = bench.store.expire(6, 9)
+    assert (Connection.unpack(export.row).start, delta(export), len(bench.store)) == (9, 3, 1)
+
+
 steps = st.lists(
     st.tuples(
         st.integers(0, 3),  # connection
@@ -181,6 +350,7 @@ steps = st.lists(
 
 
 @given(steps)
+@settings(deadline=None)
 def test_the_deltas_of_a_connection_add_up_to_what_was_seen_of_it(given_steps: list[Any]) -> None:
     bench = Bench()
     packets = [0] * 4

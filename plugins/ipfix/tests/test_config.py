@@ -59,6 +59,10 @@ def test_an_address_is_a_host_and_perhaps_a_port(text: str, host: str, port: int
         "me@host:1",
         "tcp://host:4739",
         "host:4739:udp",
+        "ns/svc/x:4739",
+        "Ns/svc",
+        "/svc:4739",
+        "ns/:4739",
     ],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
@@ -100,6 +104,7 @@ REFUSED = [
     ("address: host, protocol: tls, tls: {serverName: .x}", "exporters[0].tls", "no name that a certificate can have"),
     ("address: host, protocol: tls, tls: {minVersion: TLS12}", "exporters[0].tls.minVersion", "VersionTLS12 or"),
     ("address: host, protocol: tls, tls: {insecureSkipVerify: 1}", "exporters[0].tls.insecureSkipVerify", "true"),
+    ("address: host, protocol: tls, tls: {fromLookup: true, ca: x}", "exporters[0].tls", "fromLookup stands in place"),
     ("address: host, protocol: tls, tls: yes", "exporters[0].tls", ""),
     ("address: host, tls: {}", "exporters[0]", "write protocol: tls"),
     ("address: host, recordFormat: json", "exporters[0].recordFormat", "must be IPFIX or JSON"),

@@ -1,46 +1,71 @@
-"""Certificates as objects of the namespace, and reviews of tokens, against the stand-in."""
+"""Certificates as objects of the namespace: against the stand-in, and against a real API server where there is one."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from kubernetes_stand_in import Fault, KubernetesStandIn
+from cluster_hand import ClusterHand
+from kubernetes_stand_in import Fault, KubernetesStandIn, until
 
-from flowjoin.api import CertificateObject, User
-from flowjoin_kubernetes._access import ClusterAccess
+from flowjoin.api import CertificateObject
+from flowjoin.testing import RecordingContext
+from flowjoin_kubernetes import _object_watch
 from flowjoin_kubernetes._certificates import ClusterCertificates
-from flowjoin_kubernetes._client import Api, ApiError, load_api
+from flowjoin_kubernetes._client import ApiError, load_api
 from flowjoin_kubernetes._config import KubernetesConfig
 
-NAMESPACE = "flow-aggregator"
 AUTHORITY, CLIENT, PUBLISHED = (
     CertificateObject.AUTHORITY,
     CertificateObject.CLIENT,
     CertificateObject.AUTHORITY_CERTIFICATE,
 )
 PAIR = {"tls.crt": b"certificate", "tls.key": b"key"}
+NEVER = 1e6  # seconds
+NAMESPACE = "flow-aggregator"
+
+
+def store_of(kubeconfig: Path, namespace: str, context: RecordingContext | None = None) -> ClusterCertificates:
+    api = load_api(KubernetesConfig(kubeconfig=kubeconfig))
+    return ClusterCertificates(api, namespace, (context or RecordingContext()).log)
 
 
 @pytest.fixture
-def api(kubeconfig: Path) -> Api:
-    return load_api(KubernetesConfig(kubeconfig=kubeconfig))
+def store(hand: ClusterHand) -> ClusterCertificates:
+    return store_of(hand.kubeconfig, hand.namespace)
 
 
 @pytest.fixture
-def store(api: Api) -> ClusterCertificates:
-    return ClusterCertificates(api, NAMESPACE)
+def lone(kubeconfig: Path) -> ClusterCertificates:
+    """Over the stand-in alone, for what a real server does not do when it is asked to."""
+    return store_of(kubeconfig, NAMESPACE)
 
 
-def stored(server: KubernetesStandIn, resource: str, name: CertificateObject) -> dict[str, Any]:
-    return server._objects[resource, NAMESPACE, name.value]
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no watch, a look comes soon."""
+    for name in ("FIRST_LOOK_SECONDS", "LAST_LOOK_SECONDS"):
+        monkeypatch.setattr(_object_watch, name, 0.01)
 
 
-async def test_what_is_not_there_is_none(server: KubernetesStandIn, store: ClusterCertificates) -> None:
+@pytest.fixture
+def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a watch can tell."""
+    for name in ("FIRST_LOOK_SECONDS", "LAST_LOOK_SECONDS"):
+        monkeypatch.setattr(_object_watch, name, NEVER)
+
+
+async def test_what_is_not_there_is_none(store: ClusterCertificates) -> None:
     assert [await store.get(name) for name in CertificateObject] == [None, None, None]
+
+
+async def test_only_the_three_are_asked_for_by_name(server: KubernetesStandIn, lone: ClusterCertificates) -> None:
+    for name in CertificateObject:
+        await lone.get(name)
     assert server.requests == [
         f"/api/v1/namespaces/{NAMESPACE}/secrets/flow-aggregator-ca-tls",
         f"/api/v1/namespaces/{NAMESPACE}/secrets/flow-aggregator-client-tls",
@@ -48,25 +73,27 @@ async def test_what_is_not_there_is_none(server: KubernetesStandIn, store: Clust
     ]
 
 
-async def test_objects_are_what_agents_read(server: KubernetesStandIn, store: ClusterCertificates) -> None:
+async def test_objects_are_what_agents_read(hand: ClusterHand, store: ClusterCertificates) -> None:
     assert await store.put(CLIENT, PAIR, None)
     assert await store.put(PUBLISHED, {"ca.crt": b"authority"}, None)
-    secret = stored(server, "secrets", CLIENT)
+    secret = await hand.read("secrets", CLIENT.value)
     assert secret["type"] == "kubernetes.io/tls"
     assert {key: base64.b64decode(value) for key, value in secret["data"].items()} == PAIR
-    config_map = stored(server, "configmaps", PUBLISHED)
+    config_map = await hand.read("configmaps", PUBLISHED.value)
     assert config_map["metadata"]["labels"] == {"app": "flow-aggregator"}
     assert config_map["data"] == {"ca.crt": "authority"}
-    for name, data in ((CLIENT, PAIR), (PUBLISHED, {"ca.crt": b"authority"})):
+    written: list[tuple[CertificateObject, Mapping[str, bytes]]] = [
+        (CLIENT, PAIR),
+        (PUBLISHED, {"ca.crt": b"authority"}),
+    ]
+    for name, data in written:
         held = await store.get(name)
         assert held is not None
         assert held.data == data
 
 
-async def test_who_is_slower_writes_nothing_and_is_told(
-    server: KubernetesStandIn, store: ClusterCertificates, api: Api
-) -> None:
-    other = ClusterCertificates(api, NAMESPACE)
+async def test_who_is_slower_writes_nothing_and_is_told(hand: ClusterHand, store: ClusterCertificates) -> None:
+    other = store_of(hand.kubeconfig, hand.namespace)
     assert await store.put(AUTHORITY, PAIR, None)
     assert not await other.put(AUTHORITY, {**PAIR, "tls.key": b"theirs"}, None), "it exists already"
     mine, theirs = await store.get(AUTHORITY), await other.get(AUTHORITY)
@@ -77,107 +104,157 @@ async def test_who_is_slower_writes_nothing_and_is_told(
     held = await store.get(AUTHORITY)
     assert held is not None
     assert held.data["tls.key"] == b"new"
-    server.delete("secrets", NAMESPACE, AUTHORITY.value)
+    await hand.delete("secrets", AUTHORITY.value)
     assert not await store.put(AUTHORITY, PAIR, held.version), "it was deleted meanwhile"
 
 
-async def test_labels_and_annotations_of_others_stay(server: KubernetesStandIn, store: ClusterCertificates) -> None:
-    metadata = {
-        "name": PUBLISHED.value,
-        "namespace": NAMESPACE,
-        "labels": {"team": "flows"},
-        "annotations": {"helm": "yes"},
-    }
-    server.put("configmaps", {"metadata": metadata, "data": {}})
+async def test_labels_and_annotations_of_others_stay(hand: ClusterHand, store: ClusterCertificates) -> None:
+    metadata = {"name": PUBLISHED.value, "labels": {"team": "flows"}, "annotations": {"helm": "yes"}}
+    await hand.put("configmaps", {"metadata": metadata, "data": {}})
     held = await store.get(PUBLISHED)
     assert held is not None
     assert await store.put(PUBLISHED, {"ca.crt": b"new"}, held.version)
-    metadata = stored(server, "configmaps", PUBLISHED)["metadata"]
+    metadata = (await hand.read("configmaps", PUBLISHED.value))["metadata"]
     assert metadata["labels"] == {"team": "flows", "app": "flow-aggregator"}
     assert metadata["annotations"] == {"helm": "yes"}
 
 
 @pytest.mark.parametrize("data", [None, {"tls.crt": "no base64!", "tls.key": 7}])
 async def test_what_is_no_value_is_as_good_as_absent(
-    server: KubernetesStandIn, store: ClusterCertificates, data: dict[str, Any] | None
+    server: KubernetesStandIn, lone: ClusterCertificates, data: dict[str, Any] | None
 ) -> None:
     server.put("secrets", {"metadata": {"name": CLIENT.value, "namespace": NAMESPACE}, "data": data})
-    held = await store.get(CLIENT)
+    held = await lone.get(CLIENT)
     assert held is not None
     assert not any(held.data.values())
 
 
-async def test_a_refusal_is_an_error_and_no_lost_race(server: KubernetesStandIn, store: ClusterCertificates) -> None:
+async def test_a_refusal_is_an_error_and_no_lost_race(server: KubernetesStandIn, lone: ClusterCertificates) -> None:
     server.faults = [Fault(403, "secrets", message="not for you")]
     with pytest.raises(ApiError, match="not for you"):
-        await store.put(CLIENT, PAIR, None)
+        await lone.put(CLIENT, PAIR, None)
     server.forbidden = {"secrets"}
     with pytest.raises(ApiError, match="forbidden"):
-        await store.get(CLIENT)
+        await lone.get(CLIENT)
 
 
-async def test_a_change_by_others_is_seen(
-    server: KubernetesStandIn, store: ClusterCertificates, monkeypatch: pytest.MonkeyPatch
+async def synced(store: ClusterCertificates) -> None:
+    """As after a sync: all is there and was read."""
+    for name, data in ((AUTHORITY, PAIR), (CLIENT, PAIR), (PUBLISHED, {"ca.crt": b"authority"})):
+        assert await store.put(name, data, None)
+
+
+@pytest.mark.parametrize(("resource", "name"), [("secrets", AUTHORITY), ("secrets", CLIENT), ("configmaps", PUBLISHED)])
+@pytest.mark.usefixtures("no_looks")
+async def test_a_watch_tells_that_somebody_has_changed_or_deleted_one(
+    hand: ClusterHand, store: ClusterCertificates, resource: str, name: CertificateObject
 ) -> None:
-    monkeypatch.setattr("flowjoin_kubernetes._certificates.LOOK_SECONDS", 0.01)
-    await store.put(CLIENT, PAIR, None)
+    await synced(store)
+    for change in ("put", "delete"):
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(store.wait_change)
+                await trio.sleep(0.2)  # mostly enough for the watches to begin; if not, what was missed is read then
+                assert nursery.child_tasks, "what we wrote ourselves is no change"
+                if change == "put":
+                    found = await hand.read(resource, name.value)
+                    found["metadata"] = {"name": name.value, "labels": {"touched": "yes"}}
+                    await hand.put(resource, found)
+                else:
+                    await hand.delete(resource, name.value)
+        assert (await store.get(name) is None) == (change == "delete")
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_what_was_not_there_is_seen_when_it_is_made(hand: ClusterHand, store: ClusterCertificates) -> None:
     for name in CertificateObject:
-        await store.get(name)
-    with trio.fail_after(30):
+        assert await store.get(name) is None
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(store.wait_change)
-            before = len(server.requests)
-            await server.wait_requests(before + 6)
+            await hand.put("configmaps", {"metadata": {"name": PUBLISHED.value}, "data": {}})
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_what_changed_between_reading_and_waiting_is_not_missed(
+    hand: ClusterHand, store: ClusterCertificates
+) -> None:
+    await synced(store)
+    await hand.delete("secrets", CLIENT.value)  # of which no watch tells that begins later
+    with trio.fail_after(60):
+        await store.wait_change()
+
+
+@pytest.mark.usefixtures("looks")
+async def test_a_watch_that_breaks_is_begun_again(server: KubernetesStandIn, lone: ClusterCertificates) -> None:
+    await synced(lone)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lone.wait_change)
+            for _ in range(3):
+                await server.wait_watches(3)
+                begun = len(server.requests)
+                await server.drop_connections()
+                await server.wait_requests(begun + 9)  # each looks, watches, and looks again
             assert nursery.child_tasks, "nothing has changed"
+            server.gone_event()
             server.delete("secrets", NAMESPACE, CLIENT.value)
 
 
-async def test_a_tokens_user_is_what_the_review_says(server: KubernetesStandIn, api: Api) -> None:
-    user = {
-        "username": "system:serviceaccount:monitoring:prometheus",
-        "uid": "1",
-        "groups": ["system:authenticated"],
-        "extra": {"node": ["n1"]},
-    }
-    server.review = lambda asked: {**asked, "status": {"authenticated": True, "user": user}}
-    found = await ClusterAccess(api).authenticate("theirs")
-    assert found == User(
-        name=user["username"],
-        uid="1",
-        groups=("system:authenticated",),
-        extra={"node": ("n1",)},  # type: ignore[arg-type]
-    )
-    assert server.reviewed[0]["spec"] == {"token": "theirs"}
-    server.review = lambda asked: {**asked, "status": {"allowed": True}}
-    assert found is not None
-    assert await ClusterAccess(api).is_allowed(found, "get", "/flowrecords")
-    assert server.reviewed[1]["spec"] == {
-        "nonResourceAttributes": {"path": "/flowrecords", "verb": "get"},
-        "user": user["username"],
-        "uid": "1",
-        "groups": ["system:authenticated"],
-        "extra": {"node": ["n1"]},
-    }
-
-
-@pytest.mark.parametrize(
-    "status",
-    [{}, {"authenticated": False}, {"authenticated": "true", "user": {"username": "a"}}, {"authenticated": True}],
-)
-async def test_a_token_that_the_review_does_not_know_is_nobodys(
-    server: KubernetesStandIn, api: Api, status: dict[str, Any]
+@pytest.mark.usefixtures("looks")
+async def test_who_may_not_watch_looks_now_and_then_and_says_so_once(
+    server: KubernetesStandIn, kubeconfig: Path
 ) -> None:
-    server.review = lambda asked: {**asked, "status": status}
-    assert await ClusterAccess(api).authenticate("x") is None
+    context = RecordingContext()
+    store = store_of(kubeconfig, NAMESPACE, context)
+    await synced(store)
+    server.forbidden = {"watch secrets", "watch configmaps"}
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.wait_change)
+            await server.wait_requests(len(server.requests) + 30)
+            assert nursery.child_tasks, "nothing has changed"
+            server.delete("configmaps", NAMESPACE, PUBLISHED.value)
+    problems = [line.facts["problem"] for line in context.log.lines if line.event == "certificate_unwatched"]
+    assert len(problems) == 3
+    assert all("cannot watch resource" in str(problem) for problem in problems)
 
 
-@pytest.mark.parametrize("status", [{}, {"allowed": False}, {"allowed": True, "denied": True}, {"allowed": 1}])
-async def test_only_a_clear_yes_is_a_yes(server: KubernetesStandIn, api: Api, status: dict[str, Any]) -> None:
-    server.review = lambda asked: {**asked, "status": status}
-    assert not await ClusterAccess(api).is_allowed(User(name="a"), "get", "/flowrecords")
+@pytest.mark.usefixtures("looks")
+async def test_while_the_server_is_away_or_answers_junk_it_waits(
+    server: KubernetesStandIn, lone: ClusterCertificates
+) -> None:
+    await synced(lone)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lone.wait_change)
+            await server.wait_watches(3)
+            server.faults = [Fault(503, times=5), Fault(429, times=5), Fault(500, times=5)]
+            await server.drop_connections()
+            await until(lambda: not server.faults)
+            await server.wait_watches(3)
+            begun = len(server.requests)
+            server.send_to_watches(b"no JSON\n{}\nnull\n")
+            server.send_to_watches(b"x" * 5_000_000)  # too long for an event: the watch is given up
+            await server.wait_requests(begun + 18)
+            assert nursery.child_tasks, "nothing has changed"
+            server.delete("secrets", NAMESPACE, AUTHORITY.value)
 
 
-async def test_a_review_that_is_refused_is_an_error(server: KubernetesStandIn, api: Api) -> None:
-    server.faults = [Fault(403, "tokenreviews", message="may not review")]
-    with pytest.raises(ApiError, match="may not review"):
-        await ClusterAccess(api).authenticate("x")
+@pytest.mark.parametrize("requests", range(8))
+@pytest.mark.usefixtures("no_looks")
+async def test_cancelled_while_it_waits_it_ends_at_once_and_leaves_no_connection(
+    server: KubernetesStandIn, lone: ClusterCertificates, requests: int
+) -> None:
+    await synced(lone)
+    before = len(server.requests)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lone.wait_change)
+            if requests < 7:
+                await server.wait_requests(before + requests)
+            else:
+                await server.wait_watches(3)
+            nursery.cancel_scope.cancel()
+        await server.wait_watches(0)
+        await server.wait_connections(0)

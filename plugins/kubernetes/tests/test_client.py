@@ -12,7 +12,8 @@ import pytest
 import trio
 import trustme
 from kubernetes.config import incluster_config
-from kubernetes_stand_in import KubernetesStandIn, pod
+from kubernetes_objects import pod
+from kubernetes_stand_in import KubernetesStandIn
 
 from flowjoin.api import ConfigError
 from flowjoin_kubernetes import KubernetesConfig

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from kubernetes_stand_in import Fault, KubernetesStandIn, cluster_identity
+from kubernetes_objects import cluster_identity
+from kubernetes_stand_in import Fault, KubernetesStandIn
 
 from flowjoin.api import PluginError
 from flowjoin.testing import RecordingContext

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes_objects import node, pod, service
 from kubernetes_process import KubernetesProcess
-from kubernetes_stand_in import node, pod, service
 
 from flowjoin.api import ClientCredentials, EnricherType, LookupType, Node, Pod, Service, ServicePort
 from flowjoin.testing import EnricherConformance, EnricherExample, LookupConformance, LookupExample, standard_flow

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from kubernetes_stand_in import node, pod, service
+from kubernetes_objects import node, pod, service
 
 from flowjoin.api import AddressFamily, FlowBatch, FlowOrigin, PluginError, Value
 from flowjoin.testing import RecordingContext, numbered_flows, plain_flows, standard_flow

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import trio
-from kubernetes_stand_in import Fault, KubernetesStandIn, node, pod, service, until
+from kubernetes_objects import node, pod, service
+from kubernetes_stand_in import Fault, KubernetesStandIn, until
 
 from flowjoin.api import (
     ClientCredentials,

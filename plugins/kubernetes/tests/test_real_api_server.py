@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import trio
 import yaml
 from kubernetes_stand_in import until
-from real_kubernetes import ADMIN, READER, RealKubernetes, require_kubernetes
+from real_kubernetes import ADMIN, READER, RealKubernetes, write_kubeconfig
 
 from flowjoin.testing import RecordingContext
 from flowjoin_kubernetes import KubernetesConfig, _watch
@@ -29,11 +28,9 @@ HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "name-pods-in-flows.md"
 GROUP = "/apis/rbac.authorization.k8s.io/v1"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealKubernetes]:
-    cluster = RealKubernetes(require_kubernetes(), tmp_path_factory.mktemp("kubernetes"))
-    with cluster.running():
-        yield cluster
+@pytest.fixture(name="cluster")
+def _cluster(real_cluster: RealKubernetes) -> RealKubernetes:
+    return real_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -44,15 +41,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def kubeconfig(cluster: RealKubernetes, tmp_path: Path) -> Callable[..., Path]:
     def write(token: str = ADMIN) -> Path:
-        path = tmp_path / "kubeconfig"
-        content = {
-            "current-context": "here",
-            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-            "clusters": [{"name": "here", "cluster": {"server": cluster.url, "insecure-skip-tls-verify": True}}],
-            "users": [{"name": "me", "user": {"token": token}}],
-        }
-        path.write_text(json.dumps(content))
-        return path
+        return write_kubeconfig(tmp_path / "kubeconfig", cluster.url, token)
 
     return write
 

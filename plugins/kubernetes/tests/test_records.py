@@ -6,7 +6,7 @@ import json
 import uuid
 
 import pytest
-from kubernetes_stand_in import node, pod, service
+from kubernetes_objects import node, pod, service
 
 from flowjoin_kubernetes._records import NodeRecord, PodRecord, ServiceRecord, labels_json, uid_octets, uid_text
 

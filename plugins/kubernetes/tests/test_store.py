@@ -6,7 +6,7 @@ import gc
 from math import inf
 
 import pytest
-from kubernetes_stand_in import pod
+from kubernetes_objects import pod
 
 from flowjoin_kubernetes._records import PodRecord
 from flowjoin_kubernetes._store import TimedStore

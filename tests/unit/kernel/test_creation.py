@@ -35,21 +35,18 @@ def test_the_plain_form_is_always_there() -> None:
 
 def test_the_compiled_form_is_taken_where_it_is_built() -> None:
     require_compiled_kernel()
-    from flowjoin._kernel._compiled import CompiledKernel
+    from flowjoin._kernel._compiled import CompiledKernel, CompiledProxyKernel
 
     for form in ("auto", "compiled"):
         assert isinstance(create(form=form), CompiledKernel)
+        assert isinstance(create(form=form, is_proxy=True), CompiledProxyKernel)
         assert kernel_form(form) == "compiled"
-
-
-@pytest.mark.parametrize("form", ["auto", "python"])
-def test_proxy_mode_has_one_form(form: str) -> None:
-    assert isinstance(create(form=form, is_proxy=True), ProxyKernel)
 
 
 def test_without_the_compiled_form_auto_is_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flowjoin._kernel._compiled", None)
     assert isinstance(create(form="auto"), PythonKernel)
+    assert isinstance(create(form="auto", is_proxy=True), ProxyKernel)
     assert kernel_form("auto") == "python"
     with pytest.raises(ConfigError, match="no C compiler"):
         create(form="compiled")

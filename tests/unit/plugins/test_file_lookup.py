@@ -87,6 +87,38 @@ def test_a_rule_number_means_its_latest_giving_out_unless_one_is_named(lookup: F
     assert lookup.rule(8) is None
 
 
+RULES = """
+policies:
+  - {rule: 1, policyName: always}
+  - {rule: 2, policyName: old, until: "1970-01-01T00:01:00Z"}
+  - {rule: 2, generation: 2, policyName: new, from: "1970-01-01T00:02:00Z"}
+  - {rule: 3, policyName: old}
+  - {rule: 3, generation: 2, policyName: new}
+  - {rule: 4, policyName: old}
+  - {rule: 4, generation: 2, policyName: new, from: "1970-01-01T00:02:00Z"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "at", "policy"),
+    [
+        (1, 5.0, "always"),
+        (2, 59.0, "old"),
+        (2, 60.0, None),  # nobody had the number
+        (2, 120.0, "new"),
+        (3, 5.0, None),  # which of them it was, the file does not tell
+        (4, 119.0, "old"),
+        (4, 120.0, "new"),
+        (9, 5.0, None),
+    ],
+)
+def test_with_a_time_a_rule_number_is_the_rule_that_had_it_then_or_none(
+    rule: int, at: float, policy: str | None
+) -> None:
+    found = FileLookup(read_tables(RULES, "tables.yaml")).rule(rule, at=at)
+    assert (None if found is None else found.policy_name) == policy
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [

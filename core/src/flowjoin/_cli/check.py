@@ -21,12 +21,15 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_config_argument(parser, required=True)
+    parser.add_argument(
+        "--agent", action="store_true", help="as flowjoin agent reads it; a file with Antrea's flowExporter always is"
+    )
     parser.add_argument("--strict", action="store_true", help="an unknown key is an error in Antrea's sections too")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Say whether ``flowjoin run`` would take the file; warnings go to standard error."""
-    loaded = read_config(arguments.config, strict=arguments.strict)
+    loaded = read_config(arguments.config, strict=arguments.strict, for_agent=arguments.agent)
     say_notices(loaded.warnings)
     loaded.require_available()
     say_notices(check_files(loaded, time.time()))

@@ -65,6 +65,7 @@ class Command:
 
 COMMANDS: Final = (
     Command("run", "collect, join and deliver flows until told to stop"),
+    Command("agent", "send this Node's connections to a Flow Aggregator, or anywhere, until told to stop"),
     Command("check", "validate a configuration without starting anything"),
     Command("decode", "print what is in a pcap, a pcapng or an IPFIX File, before anything is joined"),
     Command("generate", "send realistic traffic of a small cluster to a collector"),

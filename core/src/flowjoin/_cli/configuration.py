@@ -20,13 +20,13 @@ def add_config_argument(parser: argparse.ArgumentParser, *, required: bool) -> N
     parser.add_argument("-c", "--config", metavar="FILE", required=required, help="the configuration file")
 
 
-def read_config(path: str, *, strict: bool = False) -> LoadedConfig:
+def read_config(path: str, *, strict: bool = False, for_agent: bool = False) -> LoadedConfig:
     """Read and validate a file.
 
     Raises:
         ConfigError: it cannot be read, or what is in it cannot be used.
     """
-    return parse_file(read_file(path), path, strict=strict)
+    return parse_file(read_file(path), path, strict=strict, for_agent=for_agent)
 
 
 def say_notices(notices: Iterable[Notice], logs: Logs | None = None) -> None:

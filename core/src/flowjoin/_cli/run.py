@@ -28,7 +28,7 @@ from flowjoin._telemetry.library_lines import libraries_told
 from flowjoin._telemetry.logs import Logs
 from flowjoin.wire.registry import default_registry
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "run", "run_file"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +51,30 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"write -c FILE to run a configuration, or --demo{either}", exit_code=EXIT_UNUSABLE)
     if arguments.demo:
         return _run_demo()
-    path: str = arguments.config
+    return run_file(arguments.config)
+
+
+def run_file(path: str, *, for_agent: bool = False) -> int:
+    """Run a configuration file; ``for_agent`` as of ``load_config``.
+
+    Raises:
+        BindError: an address cannot be had.
+    """
     octets = read_file(path)
-    loaded = parse_file(octets, path)
+    loaded = parse_file(octets, path, for_agent=for_agent)
     logs = make_logs(loaded.config.log)
     say_notices(loaded.warnings, logs)
     loaded.require_available()
     say_notices(check_files(loaded, time.time()), logs)
-    return _run(loaded, logs, octets=octets, path=path)
+    file = None
+    if Path(path).is_file():  # what came through a pipe cannot be read again
+        file = ConfigurationFile(
+            path=path,
+            octets=octets,
+            bind=partial(_bind, path=path, for_agent=for_agent),
+            set_log=lambda log: logs.change(log.level, log_format(log)),
+        )
+    return _run(loaded, logs, file=file)
 
 
 def _run_demo() -> int:
@@ -72,30 +88,17 @@ def _run_demo() -> int:
 
 
 def _run(
-    loaded: LoadedConfig,
-    logs: Logs,
-    companions: Sequence[Companion] = (),
-    *,
-    octets: bytes = b"",
-    path: str | None = None,
+    loaded: LoadedConfig, logs: Logs, companions: Sequence[Companion] = (), *, file: ConfigurationFile | None = None
 ) -> int:
     bound = bind_plugins(loaded, load_plugins, default_registry())
     if bound.exporters and all(map(writes_to_standard_output, bound.exporters)):
         companions = (*companions, watch_reader)
-    file = None
-    if path is not None and Path(path).is_file():  # what came through a pipe cannot be read again
-        file = ConfigurationFile(
-            path=path,
-            octets=octets,
-            bind=partial(_bind, path=path),
-            set_log=lambda log: logs.change(log.level, log_format(log)),
-        )
     with libraries_told(logs):
         return run_program(bound, environment=os.environ, logs=logs, companions=companions, file=file)
 
 
-def _bind(octets: bytes, *, path: str) -> tuple[BoundConfig, tuple[str, ...]]:
-    loaded = parse_file(octets, path)
+def _bind(octets: bytes, *, path: str, for_agent: bool) -> tuple[BoundConfig, tuple[str, ...]]:
+    loaded = parse_file(octets, path, for_agent=for_agent)
     loaded.require_available()
     sentences = tuple(printable(str(notice)) for notice in loaded.warnings)
     return bind_plugins(loaded, load_plugins, default_registry()), sentences

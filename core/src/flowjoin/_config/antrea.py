@@ -1,4 +1,4 @@
-"""Antrea's four sink sections as entries of ``exporters:``; the one place of the core that names plugins.
+"""Antrea's four sink sections as entries of ``exporters:``; with ``antrea_agent`` the one place that names plugins.
 
 Strategy: an enabled section is bound like any other configuration, checked in Antrea's order and with
 its sentences, and rewritten into the keys of the plugin that does the work. A disabled one is read for
@@ -18,7 +18,8 @@ from flowjoin._config.durations import format_duration
 from flowjoin._config.fields import LIVE, Settings, fields_of
 from flowjoin._config.flow_collector_address import FlowCollectorAddress, parse_flow_collector_address
 from flowjoin._config.model import ExporterEntry, Spool
-from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, is_empty, is_null
+from flowjoin._config.nodes import MappingNode, is_empty, is_null
+from flowjoin._config.plain import Plain, mapping_of
 from flowjoin._model.errors import ConfigError
 from flowjoin.api._settings import Bounds, Duration, Key
 
@@ -31,6 +32,7 @@ __all__ = [
     "FlowCollectorTls",
     "FlowLogger",
     "S3Uploader",
+    "Section",
     "sinks_present",
 ]
 
@@ -41,8 +43,6 @@ NO_LABELS: Final = (
 )
 _MIN_MESSAGE: Final = 512
 _MAX_MESSAGE: Final = 65535
-
-Plain: TypeAlias = "str | int | bool | dict[str, Plain] | list[Plain]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +214,7 @@ def to_exporter(section: Section, csv_quoting: str, spool: Spool, *, mode: str) 
         keys["csvQuoting"] = csv_quoting
     if section.key == "flowCollector" and mode == "Proxy":
         keys["template"] = "proxy"
-    node = _mapping(keys, section.node.line)
+    node = mapping_of(keys, section.node.line)
     settings = Settings(node=node, path=section.key, source=section.source)
     return ExporterEntry(type=plugin, name=section.key, spool=spool, settings=settings)
 
@@ -381,20 +381,3 @@ def _at_least_one_second(section: Section, key: str, interval: float) -> None:
 def _line(section: Section, key: str) -> int:
     entry = section.node.get(key)
     return entry.line if entry else section.node.line
-
-
-def _mapping(values: Mapping[str, Plain], line: int) -> MappingNode:
-    entries = tuple(Entry(key=key, value=_node(value, line), line=line) for key, value in values.items())
-    return MappingNode(entries=entries, line=line)
-
-
-def _node(value: Plain, line: int) -> Node:
-    if isinstance(value, dict):
-        return _mapping(value, line)
-    if isinstance(value, list):
-        return SequenceNode(items=tuple(_node(item, line) for item in value), line=line)
-    if isinstance(value, bool):
-        return ScalarNode(text="true" if value else "false", kind="bool", line=line)
-    if isinstance(value, int):
-        return ScalarNode(text=str(value), kind="int", line=line)
-    return ScalarNode(text=value, kind="str", line=line)

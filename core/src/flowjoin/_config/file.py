@@ -51,8 +51,8 @@ def read_again(path: str) -> bytes:
     return octets
 
 
-def parse_file(octets: bytes, path: str, *, strict: bool = False) -> LoadedConfig:
-    """Validate what was read.
+def parse_file(octets: bytes, path: str, *, strict: bool = False, for_agent: bool = False) -> LoadedConfig:
+    """Validate what was read; ``strict`` and ``for_agent`` as of ``load_config``.
 
     Raises:
         ConfigError: what is in it cannot be used.
@@ -62,7 +62,7 @@ def parse_file(octets: bytes, path: str, *, strict: bool = False) -> LoadedConfi
     except UnicodeDecodeError as exc:
         line = octets.count(b"\n", 0, exc.start) + 1
         raise ConfigError("is not UTF-8 text", line=line, source=path) from exc
-    return load_config(text, path, strict=strict, in_cluster=_is_in_cluster())
+    return load_config(text, path, strict=strict, in_cluster=_is_in_cluster(), for_agent=for_agent)
 
 
 def _is_in_cluster() -> bool:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
-from flowjoin._config import antrea
+from flowjoin._config import antrea, antrea_agent
 from flowjoin._config.fields import (
     FieldSpec,
     Settings,
@@ -60,8 +60,11 @@ def json_schema(plugins: PluginConfigs | None = None) -> _Schema:
             properties[spec.key] = _documented({"type": ["array", "null"], "items": item}, spec)
         else:
             properties[spec.key] = _property(spec, definitions)
-    for key, section in antrea.SECTIONS.items():
+    for key, section in {**antrea.SECTIONS, antrea_agent.SECTION: antrea_agent.FlowExporter}.items():
         properties[key] = _section(section, definitions)
+    older = "of Antrea's agent, deprecated: write it under flowExporter"
+    properties |= {key: {"description": older} for key in antrea_agent.DEPRECATED}
+    properties |= {key: {"description": "of Antrea's agent"} for key in sorted(antrea_agent.OTHERS)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "flowjoin configuration",

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
-from flowjoin._config import antrea
+from flowjoin._config import antrea, antrea_agent
 from flowjoin._config.binder import Binder
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._config.fields import fields_of
@@ -17,6 +17,7 @@ from flowjoin._config.model import (
     Collector,
     CollectorProtocol,
     Config,
+    ExporterEntry,
     FlowStreamService,
     PluginEntry,
     RecordContents,
@@ -38,7 +39,15 @@ _API_OPEN: Final = (
 _TRANSPORTS: Final[dict[str, CollectorProtocol | None]] = {"tls": "tls", "tcp": "tcp", "udp": "udp", "none": None}
 # dataclasses with Antrea's keys: it ignores an unknown key, and fills an empty text with the default
 _ANTREAS: Final = frozenset(
-    (Config, RecordContents, ApiServer, FlowStreamService, *antrea.SECTIONS.values(), *antrea.NESTED)
+    (
+        Config,
+        RecordContents,
+        ApiServer,
+        FlowStreamService,
+        antrea_agent.FlowExporter,
+        *antrea.SECTIONS.values(),
+        *antrea.NESTED,
+    )
 )
 
 
@@ -98,7 +107,12 @@ class LoadedConfig:
 
 
 def load_config(
-    text: str, source: str | None = None, *, strict: bool = False, in_cluster: bool = False
+    text: str,
+    source: str | None = None,
+    *,
+    strict: bool = False,
+    in_cluster: bool = False,
+    for_agent: bool = False,
 ) -> LoadedConfig:
     """Read a configuration; an empty text is all defaults.
 
@@ -108,12 +122,15 @@ def load_config(
         strict: an unknown key is an error everywhere.
         in_cluster: Kubernetes names Pods and keeps certificates where the file does not say who does, and the HTTP
             API is reached from outside of the Pod, as Antrea's file, which has no word for it, takes for granted.
+        for_agent: it is the configuration of an agent, even if none of Antrea's keys says so: connections are its
+            source unless the file names others.
 
     Raises:
         ConfigError: naming file, line, key, the wrong value and what would be right.
     """
     document = read_document(text, source) or MappingNode(entries=(), line=1)
-    return _Loading(document, source, strict, in_cluster).load()
+    is_agents = for_agent or antrea_agent.is_agents(document)
+    return _Loading(document, source, strict, in_cluster, is_agents).load()
 
 
 def resolve_elements(loaded: LoadedConfig, registry: ElementRegistry) -> tuple[InformationElement, ...]:
@@ -158,8 +175,11 @@ def _refuse_repeats(elements: list[InformationElement], source: str | None) -> N
 class _Loading:
     """One file on its way to a Config."""
 
-    def __init__(self, document: MappingNode, source: str | None, strict: bool, in_cluster: bool) -> None:
+    def __init__(
+        self, document: MappingNode, source: str | None, strict: bool, in_cluster: bool, is_agents: bool
+    ) -> None:
         self._in_cluster = in_cluster
+        self._is_agents = is_agents
         self._document = document
         self._source = source
         self._notices: list[Notice] = []
@@ -175,14 +195,16 @@ class _Loading:
         sinks = [entry for entry in document.entries if entry.key in antrea.SECTIONS]
         rest = [entry for entry in document.entries if entry.key not in antrea.SECTIONS]
         top = [spec.key for spec in fields_of(Config)]
-        self._unknown_top_keys([*top, *antrea.SECTIONS])
+        agents = (antrea_agent.SECTION, *antrea_agent.DEPRECATED, *antrea_agent.OTHERS) if self._is_agents else ()
+        self._unknown_top_keys([*top, *antrea.SECTIONS, *agents])
         known = MappingNode(entries=tuple(entry for entry in rest if entry.key in top), line=document.line)
         sections = antrea.read_sections(
             MappingNode(entries=tuple(sinks), line=document.line), self._binder, self._source
         )
         antrea.check_required(sections)
         self._check_mode()
-        config = cast(Config, self._binder.dataclass(self._with_kubernetes(known), Config, ""))
+        known, flow_exporters = self._with_agent(known) if self._is_agents else (self._with_kubernetes(known), ())
+        config = cast(Config, self._binder.dataclass(known, Config, ""))
         config = self._raise_timeouts(self._with_api_of_a_pod(config))
         protocol = self._transport(config)
         made = [antrea.to_exporter(section, config.csv_quoting, Spool(), mode=config.mode) for section in sections]
@@ -190,8 +212,10 @@ class _Loading:
             config,
             aggregator_transport_protocol=protocol.upper() if protocol else "None",
             collectors=self._collectors(config, protocol),
-            exporters=(*made, *config.exporters),
+            exporters=(*flow_exporters, *made, *config.exporters),
         )
+        if self._is_agents and not config.exporters:
+            raise self._error(antrea_agent.NO_WAY_OUT, "flowExporter.enable")
         self._distinct_addresses(config)
         for key, entries in (
             ("sources", config.sources),
@@ -208,6 +232,13 @@ class _Loading:
             unavailable=self._unavailable(config),
             document=document,
         )
+
+    def _with_agent(self, document: MappingNode) -> tuple[MappingNode, tuple[ExporterEntry, ...]]:
+        agent = antrea_agent.read_agent(self._document, self._binder, self._source, in_cluster=self._in_cluster)
+        for remark in agent.remarks:
+            self._note(*remark)
+        kept = tuple(entry for entry in document.entries if agent.added.get(entry.key) is None)
+        return MappingNode(entries=(*kept, *agent.added.entries), line=document.line), agent.exporters
 
     def _with_kubernetes(self, document: MappingNode) -> MappingNode:
         if not self._in_cluster:

@@ -1,19 +1,20 @@
-"""Bound values back into the file's notation: for defaults in the JSON Schema and the docs, and for tests."""
+"""Bound values back into the file's notation, for the JSON Schema, the docs and tests; and plain values into nodes."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from flowjoin._config.durations import format_duration
 from flowjoin._config.fields import Settings, fields_of, mapping_value, sequence_item, split_annotated, union_members
-from flowjoin._config.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode
 from flowjoin._config.sizes import format_octets
 from flowjoin.api._settings import Duration, Octets, Secret
 
-__all__ = ["Plain", "dataclass_to_plain", "node_to_plain", "to_plain"]
+__all__ = ["Plain", "dataclass_to_plain", "mapping_of", "node_to_plain", "to_plain"]
 
 Plain: TypeAlias = "str | int | float | bool | list[Plain] | dict[str, Plain] | None"
 
@@ -68,6 +69,26 @@ def node_to_plain(node: Node) -> Plain:
     if isinstance(node, SequenceNode):
         return [node_to_plain(item) for item in node.items]
     return _scalar(node)
+
+
+def mapping_of(values: Mapping[str, Plain], line: int) -> MappingNode:
+    """Keys and values as if they stood in the file, all on one line."""
+    entries = tuple(Entry(key=key, value=_node(value, line), line=line) for key, value in values.items())
+    return MappingNode(entries=entries, line=line)
+
+
+def _node(value: Plain, line: int) -> Node:
+    if isinstance(value, dict):
+        return mapping_of(value, line)
+    if isinstance(value, list):
+        return SequenceNode(items=tuple(_node(item, line) for item in value), line=line)
+    if value is None:
+        return ScalarNode(text="", kind="null", line=line)
+    if isinstance(value, bool):
+        return ScalarNode(text="true" if value else "false", kind="bool", line=line)
+    if isinstance(value, int | float):
+        return ScalarNode(text=str(value), kind="int" if isinstance(value, int) else "float", line=line)
+    return ScalarNode(text=value, kind="str", line=line)
 
 
 def _scalar(node: ScalarNode) -> Plain:

@@ -10,6 +10,7 @@ share, whatever the tables hold; memory that cannot be had is MemoryError before
 """
 
 import struct
+from dataclasses import replace
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -21,7 +22,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from flowjoin._kernel import flow_table, python_kernel
+from flowjoin._kernel import flow_table, proxy, python_kernel
 from flowjoin._kernel.aggregated import _LEADING as AGGREGATED_LEADING
 from flowjoin._kernel.aggregated import AggregatedFlows
 from flowjoin._kernel.checkpoint import described
@@ -34,6 +35,7 @@ from flowjoin._kernel.plain import _DELTAS as PLAIN_DELTAS
 from flowjoin._kernel.plain import _LEADING as PLAIN_LEADING
 from flowjoin._kernel.plain import _TOTALS as PLAIN_TOTALS
 from flowjoin._kernel.plain import PlainFlows
+from flowjoin._kernel.proxy import as_column
 from flowjoin._kernel.rows import positions_of
 from flowjoin._kernel.store_enriched import EnrichedColumns
 from flowjoin._kernel.tally import Tally, add_bounded
@@ -42,9 +44,11 @@ from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_schema import AddressFamily, FlowOrigin
 from flowjoin._model.information_element import VARIABLE_LENGTH, DataType, MergeRule
 from flowjoin._model.schemas import UNKNOWN_DIRECTION, of_family
-from flowjoin.wire.records import INTEGER_TYPES
+from flowjoin._model.state_layout import Slot as StateSlot
+from flowjoin._model.state_layout import storage_of
+from flowjoin.wire.records import INTEGER_TYPES, carries_octets
 
-__all__ = ["CompiledKernel"]
+__all__ = ["CompiledKernel", "CompiledProxyKernel"]
 
 include "compiled/memory.pxi"
 include "compiled/strings.pxi"
@@ -57,5 +61,7 @@ include "compiled/plain.pxi"
 include "compiled/batches.pxi"
 include "compiled/checkpoint.pxi"
 include "compiled/sessions.pxi"
+include "compiled/passing.pxi"
 include "compiled/receiving.pxi"
 include "compiled/kernel.pxi"
+include "compiled/proxy_kernel.pxi"

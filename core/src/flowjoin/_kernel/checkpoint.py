@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from flowjoin._kernel.flow_table import FlowTable
+from flowjoin._kernel.flow_table import MAXIMUM_RETRIES, FlowTable
 from flowjoin._kernel.strings import EMPTY, Strings
 from flowjoin._model.information_element import DataType, Value
 from flowjoin._model.state_layout import Slot, StateLayout, Storage
@@ -152,7 +152,8 @@ class FlowKeeper:
         restored = refused = 0
         for _ in range(count):
             number, flags, retries, serial, active, seen = _FLOW.unpack_from(block, at)
-            if number >= len(self._layouts) or flags > _FLAGS or not (active == active and seen == seen):
+            is_sound = flags <= _FLAGS and retries <= MAXIMUM_RETRIES and active == active and seen == seen
+            if number >= len(self._layouts) or not is_sound:
                 raise ValueError(f"no flow at octet {at} of a block")
             split = self._layouts[number]
             end = at + split.octets

@@ -28,9 +28,9 @@ def kernel_form(wanted: str) -> KernelForm:
         case "python":
             return "python"
         case "auto":
-            return "python" if _compiled_kernel() is None else "compiled"
+            return "python" if _compiled_kernels() is None else "compiled"
         case "compiled":
-            if _compiled_kernel() is None:
+            if _compiled_kernels() is None:
                 raise ConfigError(f"FLOWJOIN_KERNEL=compiled: {_NOT_BUILT}")
             return "compiled"
     raise ConfigError(f"FLOWJOIN_KERNEL={wanted}: no such form; use auto, compiled or python")
@@ -49,12 +49,13 @@ class _MakeKernel(Protocol):
     ) -> Kernel: ...
 
 
-def _compiled_kernel() -> _MakeKernel | None:
+def _compiled_kernels() -> tuple[_MakeKernel, _MakeKernel] | None:
+    """That of flows, and Proxy mode's."""
     try:
-        from flowjoin._kernel._compiled import CompiledKernel
+        from flowjoin._kernel._compiled import CompiledKernel, CompiledProxyKernel
     except ImportError:  # it was not built
         return None
-    return CompiledKernel
+    return CompiledKernel, CompiledProxyKernel
 
 
 def create_kernel(
@@ -78,8 +79,7 @@ def create_kernel(
         cluster_id: of flows whose records bring none.
         is_enriched: whether enrichers are configured: rows are offered apart until ``store_enriched``.
         is_proxy: Proxy mode: records pass, none is joined.
-        form: ``auto`` takes the fastest at hand; what ``FLOWJOIN_KERNEL`` says. Proxy mode, which stores
-            nothing, has one form only.
+        form: ``auto`` takes the fastest at hand; what ``FLOWJOIN_KERNEL`` says.
 
     Raises:
         ConfigError: the form is unknown or not at hand, or a limit leaves no room at all.
@@ -90,11 +90,9 @@ def create_kernel(
         raise ConfigError("one flow at least must find room", path="limits.flows")
     if limits.active_timeout <= 0 or limits.idle_timeout <= 0:
         raise ConfigError("the timeouts of flows must be longer than nothing")
-    make: _MakeKernel = PythonKernel
-    if is_proxy:
-        make = ProxyKernel
-    elif taken == "compiled":
-        make = _compiled_kernel() or PythonKernel
+    compiled = _compiled_kernels() if taken == "compiled" else None
+    for_flows, for_proxy = (PythonKernel, ProxyKernel) if compiled is None else compiled
+    make: _MakeKernel = for_proxy if is_proxy else for_flows
     return make(
         decoder=decoder,
         compile_plan=compile_plan,

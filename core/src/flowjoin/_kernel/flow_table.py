@@ -20,11 +20,11 @@ from flowjoin._kernel.strings import Strings
 from flowjoin._kernel.tally import Tally
 from flowjoin._model.state_layout import StateLayout
 
-__all__ = ["MAXIMUM_DEPARTED", "Departed", "FlowTable"]
+__all__ = ["MAXIMUM_DEPARTED", "MAXIMUM_RETRIES", "Departed", "FlowTable"]
 
 # Rows of evicted flows that may wait for the next ``expire``; at this bound new flows are refused.
 MAXIMUM_DEPARTED: Final = 65_536
-_MAXIMUM_RETRIES: Final = 2  # deadlines that a half may outlive; at the next one it is given up
+MAXIMUM_RETRIES: Final = 2  # deadlines that a half may outlive; at the next one it is given up
 
 _NO_STATE: Final = bytearray()
 _READY, _UPDATED, _ENRICHED, _ANEW = 1, 2, 4, 8
@@ -175,7 +175,7 @@ class FlowTable:
 
     def retry(self, handle: int, now: float) -> None:
         """A half is due: it waits on, or is given up."""
-        if self._retries[handle] >= _MAXIMUM_RETRIES:
+        if self._retries[handle] >= MAXIMUM_RETRIES:
             self._tally.flows_given_up += 1
             self._release(self._layouts[handle], self._remove(handle))
             return

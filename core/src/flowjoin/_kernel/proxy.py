@@ -34,7 +34,7 @@ from flowjoin.wire.events import MessageHeader
 from flowjoin.wire.records import carries_octets
 from flowjoin.wire.remembered import RememberedTemplate
 
-__all__ = ["ProxyKernel"]
+__all__ = ["ProxyKernel", "as_column"]
 
 _INGRESS, _EGRESS = 0, 1  # flowDirection
 _INTER_NODE, _TO_EXTERNAL, _FROM_EXTERNAL = 2, 3, 4  # flowType
@@ -157,7 +157,7 @@ class ProxyKernel:
         positions = positions_of(plan)
         extra: list[InformationElement] = []
         for index in plan.extra:
-            element = _as_column(template.fields[index])
+            element = as_column(template.fields[index])
             extra.append(element)
             positions[element.name] = index
         of_family = {
@@ -263,7 +263,7 @@ def _direction(flow_type: int, has_source_pod: bool, has_destination_pod: bool) 
     return UNKNOWN_DIRECTION
 
 
-def _as_column(field: FieldSpecifier) -> InformationElement:
+def as_column(field: FieldSpecifier) -> InformationElement:
     """The element of a column that is kept as it came: by number, where its length does not fit its type."""
     element = field.element
     storage, _ = storage_of(element)

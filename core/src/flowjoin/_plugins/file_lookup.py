@@ -160,6 +160,8 @@ class PolicyEntry:
     policy_type: Literal["kubernetes", "antrea", "antreaCluster"] = "kubernetes"
     rule_name: str = ""
     rule_action: Literal["none", "allow", "drop", "reject"] = "none"
+    since: Annotated[Instant | None, Key("from"), "default: always"] = None
+    until: Annotated[Instant | None, "default: for ever"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +201,13 @@ class _Timed(Generic[ValueT]):
                 found = (since, value)
         return None if found is None else found[1]
 
+    def only(self, key: object, at: float) -> ValueT | None:
+        """As ``get``, but None where two began together, or several have no beginning: nobody knows which it was."""
+        then = [(since, value) for since, until, value in self._entries.get(key, ()) if since <= at < until]
+        latest = max((since for since, _ in then), default=-inf)
+        found = [value for since, value in then if since == latest]
+        return found[0] if len(found) == 1 else None
+
 
 class FileLookup:
     """Answers from tables that were read once."""
@@ -209,6 +218,7 @@ class FileLookup:
         self._services: _Timed[Service] = _Timed()
         self._ports: _Timed[tuple[Service, ServicePort]] = _Timed()
         self._rules: dict[int, dict[int, PolicyRule]] = {}
+        self._rules_in_force: _Timed[PolicyRule] = _Timed()
         for entry in tables.pods:
             self._add_pod(entry)
         for node in tables.nodes:
@@ -216,14 +226,7 @@ class FileLookup:
         for service in tables.services:
             self._add_service(service)
         for rule in tables.policies:
-            self._rules.setdefault(rule.rule, {})[rule.generation] = PolicyRule(
-                policy_name=rule.policy_name,
-                policy_namespace=rule.policy_namespace,
-                policy_uid=rule.policy_uid,
-                policy_type=_POLICY_TYPES[rule.policy_type],
-                rule_name=rule.rule_name,
-                rule_action=_RULE_ACTIONS[rule.rule_action],
-            )
+            self._add_rule(rule)
 
     def pod(self, address: str, at: float | None = None) -> Pod | None:
         return self._pods.get(_canonical(address), at)
@@ -242,11 +245,25 @@ class FileLookup:
     def service_by_name(self, namespace: str, name: str, at: float | None = None) -> Service | None:
         return self._services.get((namespace, name), at)
 
-    def rule(self, rule_id: int, generation: int = 0) -> PolicyRule | None:
+    def rule(self, rule_id: int, generation: int = 0, at: float | None = None) -> PolicyRule | None:
         generations = self._rules.get(rule_id)
         if generations is None:
             return None
-        return generations.get(generation or max(generations))
+        if generation or at is None:
+            return generations.get(generation or max(generations))
+        return self._rules_in_force.only(rule_id, at)
+
+    def _add_rule(self, entry: PolicyEntry) -> None:
+        rule = PolicyRule(
+            policy_name=entry.policy_name,
+            policy_namespace=entry.policy_namespace,
+            policy_uid=entry.policy_uid,
+            policy_type=_POLICY_TYPES[entry.policy_type],
+            rule_name=entry.rule_name,
+            rule_action=_RULE_ACTIONS[entry.rule_action],
+        )
+        self._rules.setdefault(entry.rule, {})[entry.generation] = rule
+        self._rules_in_force.add(entry.rule, rule, entry.since, entry.until)
 
     def _add_pod(self, entry: PodEntry) -> None:
         pod = Pod(

@@ -171,10 +171,11 @@ class ServiceLookup(Protocol):
 class PolicyLookup(Protocol):
     """Rule number to network policy."""
 
-    def rule(self, rule_id: int, generation: int = 0) -> PolicyRule | None:
+    def rule(self, rule_id: int, generation: int = 0, at: float | None = None) -> PolicyRule | None:
         """The rule that a data path's number stands for.
 
-        Numbers are given out again when a rule goes; ``generation`` says which giving-out is meant. 0 asks
-        for the latest.
+        Numbers are given out again when a rule goes. ``generation`` says which giving-out is meant; with 0 it is the
+        one that was in force at ``at``, and None where that cannot be said: nothing is better than another rule's
+        name. Without both it is the latest.
         """
         ...

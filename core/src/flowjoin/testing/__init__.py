@@ -1,7 +1,7 @@
 """Testing plugins: the conformance kits, sample batches, a recording context, an in-memory exporter.
 
 For authors of plugins; install ``flowjoin[testing]``. The checks themselves need no pytest: ``testing.checks`` (of
-exporters), ``testing.enricher_checks``, ``testing.lookup_checks``.
+exporters), ``testing.enricher_checks``, ``testing.lookup_checks``, ``testing.source_checks``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ if find_spec("pytest") is not None:
         "flowjoin.testing.enricher_checks",
         "flowjoin.testing.lookup_checks",
         "flowjoin.testing.requirements",
+        "flowjoin.testing.source_checks",
         "flowjoin.testing.watching",
     )
 
     from flowjoin.testing.enricher_conformance import EnricherConformance as EnricherConformance
     from flowjoin.testing.exporter_conformance import ExporterConformance as ExporterConformance
     from flowjoin.testing.lookup_conformance import LookupConformance as LookupConformance
+    from flowjoin.testing.source_conformance import SourceConformance as SourceConformance
 
 from flowjoin.testing.batches import (
     every_data_type,
@@ -36,6 +38,7 @@ from flowjoin.testing.enricher_checks import EnricherExample
 from flowjoin.testing.golden import compare_with_golden_file
 from flowjoin.testing.lookup_checks import LookupExample
 from flowjoin.testing.memory_exporter import MEMORY_EXPORTER, MemoryConfig
+from flowjoin.testing.source_checks import SourceExample
 
 __all__ = [
     "MEMORY_EXPORTER",
@@ -47,6 +50,8 @@ __all__ = [
     "LookupExample",
     "MemoryConfig",
     "RecordingContext",
+    "SourceConformance",
+    "SourceExample",
     "compare_with_golden_file",
     "every_data_type",
     "hostile_flows",

@@ -60,7 +60,7 @@ _QUESTIONS: Final[dict[type[Any], tuple[tuple[str, tuple[Any, ...]], ...]]] = {
         ("service_by_name", ("no-such-namespace", "no-such-service")),
         ("service_by_name", ("", "", 5.0)),
     ),
-    PolicyLookup: (("rule", (4294967295,)), ("rule", (4294967295, 7))),
+    PolicyLookup: (("rule", (4294967295,)), ("rule", (4294967295, 7)), ("rule", (4294967295, 0, 5.0))),
 }
 
 

@@ -16,6 +16,7 @@ from flowjoin.api import API_VERSION, Secret
 from flowjoin.testing.watching import CancelAt, Held, StepWatch
 
 __all__ = [
+    "CLOSE_SECONDS",
     "LONGEST_STEP_SECONDS",
     "TypeT",
     "cancelled_everywhere",
@@ -93,10 +94,9 @@ async def cancelled_everywhere(whole_life: Callable[[], Awaitable[object]]) -> N
     held = Held.now()
     for checkpoint in range(1, _MOST_CHECKPOINTS):
         with CancelAt(checkpoint) as cancellation:
-            started = trio.current_time()
             with cancellation.scope:
                 await whole_life()
-            took = trio.current_time() - started
+            took = cancellation.seconds_since
         held.check_nothing_more(f"after it was cancelled at checkpoint {checkpoint}")
         assert took < CLOSE_SECONDS, f"cancelled at checkpoint {checkpoint}, it took {took:.0f} s to close"
         if not cancellation.was_requested:

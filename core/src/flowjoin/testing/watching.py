@@ -70,6 +70,12 @@ class CancelAt(trio.abc.Instrument):
         self._checkpoint = checkpoint
         self._task = trio.lowlevel.current_task()
         self._steps = 0
+        self._requested_at = 0.0
+
+    @property
+    def seconds_since(self) -> float:
+        """How long ago it cancelled, by trio's clock; 0 where it has not."""
+        return trio.current_time() - self._requested_at if self.was_requested else 0.0
 
     @property
     def was_requested(self) -> bool:
@@ -79,6 +85,7 @@ class CancelAt(trio.abc.Instrument):
         if task is self._task:
             self._steps += 1
             if self._steps == self._checkpoint:
+                self._requested_at = trio.current_time()
                 self.scope.cancel()
 
     def __enter__(self) -> CancelAt:

@@ -13,7 +13,6 @@ from flowjoin_conntrack._store import Export
 
 __all__ = ["BatchMaker"]
 
-_ALLOW: Final = 1
 _SECOND: Final = 1_000_000_000
 
 _Reader = Callable[[Export[Metadata], Connection], Value]
@@ -37,8 +36,8 @@ def _rule(rule: PolicyRule | None, name: str) -> Value:
         return bytes(16) if name == "policy_uid" else 0 if name in ("policy_type", "rule_action") else ""
     if name == "policy_uid":
         return _uuid(rule.policy_uid)
-    # A rule id in a connection's label is that of the rule that let it pass.
-    return _ALLOW if name == "rule_action" else getattr(rule, name)
+    value: Value = getattr(rule, name)
+    return value
 
 
 def _pod(export: Export[Metadata], side: str, name: str) -> str:
@@ -76,6 +75,8 @@ class BatchMaker:
         by_family: dict[int, list[tuple[Export[Metadata], Connection]]] = {}
         for export in exports:
             connection = Connection.unpack(export.row)
+            if export.meta.external is not None:
+                connection = export.meta.external.applied(connection)
             by_family.setdefault(connection.family, []).append((export, connection))
         return [self._batch(AddressFamily(family), rows) for family, rows in sorted(by_family.items())]
 
@@ -108,7 +109,7 @@ class BatchMaker:
             return lambda e, c: _pod(e, side, name)
 
         table: dict[str, _Reader] = {
-            "flowStartSeconds": lambda e, c: (c.start or e.last_seen) // _SECOND,
+            "flowStartSeconds": lambda e, c: (c.start or e.first_seen) // _SECOND,
             "flowEndSeconds": lambda e, c: (c.stop or e.last_seen) // _SECOND,
             "flowEndReason": lambda e, c: int(e.reason),
             "sourceTransportPort": lambda e, c: c.source_port,

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from flowjoin.api import Bounds, Duration, Key
+from flowjoin_conntrack._verdict import DROP, REJECT, Verdict, VerdictRule
 
-__all__ = ["ConntrackConfig", "node_name"]
+__all__ = ["ConntrackConfig", "DeniedConfig", "DeniedRule", "node_name"]
 
 _SMALLEST_STALE: Final = 300.0
+_POLL: Final = 5.0
+_POLL_WITH_EVENTS: Final = 60.0
 
 
 def _check_addresses(key: str, texts: tuple[str, ...]) -> None:
@@ -33,6 +36,55 @@ def _check_networks(key: str, texts: tuple[str, ...]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedRule:
+    """What packets with a prefix or a mark say."""
+
+    prefix: Annotated[str, "the logging rule's prefix begins so"] = ""
+    mark: Annotated[int | None, Bounds(0, 0xFFFFFFFF), "the packet's mark, under mask"] = None
+    mask: Annotated[int, Bounds(0, 0xFFFFFFFF)] = 0xFFFFFFFF
+    direction: Annotated[
+        Literal["ingress", "egress"] | None, "of the policy; default: by where the packet was, and whose Pods there are"
+    ] = None
+    action: Literal["drop", "reject"] = "drop"
+    rule: Annotated[int, Bounds(0, 0xFFFFFFFF), "the number to ask the policy look-up for"] = 0
+    implicit: Annotated[bool, "no rule let it pass, and a Kubernetes policy isolates the Pod"] = False
+
+    def __post_init__(self) -> None:
+        if not self.prefix and self.mark is None:
+            raise ValueError('a rule of denied packets needs "prefix" or "mark"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeniedConfig:
+    """The keys under ``denied``."""
+
+    group: Annotated[int, Bounds(0, 65535), "of the rules that log what they deny: log group N"]
+    rules: Annotated[tuple[DeniedRule, ...], "what prefixes and marks mean; the first that fits counts"] = ()
+    max_connections: Annotated[int, Bounds(1), "held; packets of more are counted, and not kept"] = 65536
+    copy_range: Annotated[int, Bounds(48, 2048), "octets that the kernel gives of each packet"] = 128
+    batch: Annotated[int, Bounds(1, 1000), "packets that the kernel gathers before it gives them"] = 64
+    flush_interval: Annotated[Duration, Bounds(0.01, 60), "and how long it waits for as many"] = Duration(0.2)
+
+    @property
+    def verdict_rules(self) -> tuple[VerdictRule, ...]:
+        """The rules, as packets are compared with them."""
+        return tuple(
+            VerdictRule(
+                prefix=rule.prefix,
+                mark=rule.mark,
+                mask=rule.mask,
+                verdict=Verdict(
+                    action=REJECT if rule.action == "reject" else DROP,
+                    direction=rule.direction,
+                    rule_id=rule.rule,
+                    is_implicit=rule.implicit,
+                ),
+            )
+            for rule in self.rules
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConntrackConfig:
     """The keys of the source."""
 
@@ -40,7 +92,14 @@ class ConntrackConfig:
         tuple[Annotated[int, Bounds(0, 65535)], ...],
         "conntrack zones; none means all. Antrea's Pods are in 65520 (IPv4) and 65510 (IPv6)",
     ] = ()
-    poll_interval: Annotated[Duration, Bounds(1), "how often the table is read"] = Duration(5.0)
+    dumper: Annotated[
+        Literal["netlink", "ovs-appctl", "proc"],
+        "how the table is read: the kernel's by netlink or as /proc/net/nf_conntrack, or Open vSwitch's",
+    ] = "netlink"
+    ovs_target: Annotated[str, "ovs-appctl asks this control socket or daemon; default: ovs-vswitchd"] = ""
+    poll_interval: Annotated[
+        Duration | None, Bounds(1), "how often the table is read; default: 5s, with events 60s"
+    ] = None
     active_timeout: Annotated[
         Duration, Bounds(0), "a connection that changes is exported so often; never below pollInterval"
     ] = Duration(5.0)
@@ -54,25 +113,44 @@ class ConntrackConfig:
     pods_only: Annotated[bool, "leave out connections without a Pod at either end"] = False
     node: Annotated[str, "this Node's name; default: $NODE_NAME, else the host's name"] = ""
     gateway_addresses: Annotated[tuple[str, ...], "of this Node's Antrea gateway; what goes there is left out"] = ()
+    gateway_interface: Annotated[str, "the same, by the interface that has them, such as antrea-gw0"] = ""
     service_networks: Annotated[
         tuple[str, ...], Key("serviceCIDRs"), "left out as destinations; give it where Antrea proxy is off"
     ] = ()
     pod_networks: Annotated[tuple[str, ...], Key("podCIDRs"), "whose addresses are Pods, for flowType"] = ()
+    denied: Annotated[DeniedConfig | None, "connections that rules deny and log"] = None
+    from_external: Annotated[
+        bool, "find in zone 0 who began what came from outside the cluster, and what was asked for; needs zones"
+    ] = False
+    network_policy_only: Annotated[
+        bool, "Antrea only enforces policies here: flowType says within or between Nodes, and nothing else"
+    ] = False
 
     def __post_init__(self) -> None:
+        if self.events and self.dumper != "netlink":
+            raise ValueError('"events" needs "dumper: netlink"; leave one of them out')
+        if self.from_external and (not self.zones or 0 in self.zones):
+            raise ValueError('"fromExternal" needs "zones", those of the Pods; zone 0 is read besides')
         _check_addresses("gatewayAddresses", self.gateway_addresses)
         _check_networks("serviceCIDRs", self.service_networks)
         _check_networks("podCIDRs", self.pod_networks)
 
     @property
+    def poll(self) -> float:
+        """Seconds between two polls."""
+        if self.poll_interval is not None:
+            return float(self.poll_interval)
+        return _POLL_WITH_EVENTS if self.events else _POLL
+
+    @property
     def active(self) -> float:
         """Seconds; a poll cannot see more often."""
-        return max(float(self.active_timeout), float(self.poll_interval))
+        return max(float(self.active_timeout), self.poll)
 
     @property
     def idle(self) -> float:
         """Seconds; a poll cannot see more often."""
-        return max(float(self.idle_timeout), float(self.poll_interval))
+        return max(float(self.idle_timeout), self.poll)
 
     @property
     def stale(self) -> float:

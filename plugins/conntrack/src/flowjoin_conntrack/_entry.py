@@ -10,14 +10,35 @@ import struct
 from dataclasses import dataclass
 from typing import Final, Self
 
-__all__ = ["IDENTITY", "IPS_DYING", "NO_TCP_STATE", "ROW", "Connection", "is_dying", "tcp_state_name"]
+__all__ = [
+    "IDENTITY",
+    "ID_AT",
+    "IPS_DYING",
+    "NO_TCP_STATE",
+    "ROW",
+    "START_AT",
+    "STATE_AT",
+    "TAIL",
+    "TAIL_AT",
+    "TCP_STATES",
+    "ZONE",
+    "Connection",
+    "is_dying",
+    "tcp_state_name",
+]
 
 # What tells connections apart. The kernel's id is part of it: a 5-tuple that is used again is another connection.
 IDENTITY: Final = struct.Struct(">BBHI16s16sHH")
 _REST: Final = "16s16sHHI16sQQIBQQQQ"
 ROW: Final = struct.Struct(IDENTITY.format + _REST)
+ZONE: Final = struct.Struct(">H")  # at octet 2
+ID_AT: Final = 4
+START_AT: Final = struct.calcsize(IDENTITY.format + "16s16sHHI16s")
+TAIL: Final = struct.Struct(">IBQQQQ")  # status, TCP state, packets, octets, and both of the reply
+TAIL_AT: Final = ROW.size - TAIL.size
+STATE_AT: Final = TAIL_AT + 4
 
-_TCP_STATES: Final = (
+TCP_STATES: Final = (
     "NONE",
     "SYN_SENT",
     "SYN_RECV",
@@ -30,7 +51,7 @@ _TCP_STATES: Final = (
     "SYN_SENT2",
 )
 NO_TCP_STATE: Final = 255
-_OVER: Final = frozenset({_TCP_STATES.index("TIME_WAIT"), _TCP_STATES.index("CLOSE")})
+_OVER: Final = frozenset({TCP_STATES.index("TIME_WAIT"), TCP_STATES.index("CLOSE")})
 IPS_DYING: Final = 0x200  # linux/netfilter/nf_conntrack_common.h
 
 
@@ -90,7 +111,7 @@ class Connection:
 
 def tcp_state_name(number: int) -> str:
     """As the kernel's tools write it; empty for other protocols and numbers that are not known."""
-    return _TCP_STATES[number] if number < len(_TCP_STATES) else ""
+    return TCP_STATES[number] if number < len(TCP_STATES) else ""
 
 
 def is_dying(tcp_state: int, status: int, *, is_present: bool) -> bool:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
 from flowjoin.api import Pod, PodLookup, PolicyLookup, PolicyRule, Service, ServiceLookup, ServicePort
 from flowjoin_conntrack._entry import Connection
+from flowjoin_conntrack._external import External, ExternalCorrelator
+from flowjoin_conntrack._verdict import Verdict
 
 __all__ = ["Classifier", "FlowType", "Metadata", "address_text", "flow_type", "rule_ids"]
 
 PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132}
 _WITH_SERVICES: Final = frozenset(PROTOCOLS.values())
+_DEFAULT_ZONE: Final = 0
+_ALLOW: Final = 1  # of ingressNetworkPolicyRuleAction
+_KUBERNETES: Final = 1  # of ingressNetworkPolicyType
 _SERVICE_MARK: Final = 0x10  # Antrea: destination NAT for a Service was done
 _SOURCE_MARKS: Final = 0xF  # Antrea: where the first packet came from; 0 means denied after it was committed
 
@@ -31,7 +36,11 @@ class FlowType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """Of one connection, found when it was first seen."""
+    """Of one connection, found when it was first seen.
+
+    Attributes:
+        external: who began it outside the cluster, where the default zone knew.
+    """
 
     source_pod: Pod | None = None
     destination_pod: Pod | None = None
@@ -39,6 +48,7 @@ class Metadata:
     ingress: PolicyRule | None = None
     egress: PolicyRule | None = None
     flow_type: FlowType = FlowType.UNSPECIFIED
+    external: External | None = None
 
     @property
     def service_name(self) -> str:
@@ -82,7 +92,12 @@ def flow_type(
 
 
 class Classifier:
-    """Row to metadata, or None for a connection that is not to be kept."""
+    """Row to metadata, or None for a connection that is not to be kept.
+
+    Attributes:
+        gateways: addresses of this Node's gateway; they may come later than the first connections.
+        external: finds who began what came from outside; None where that is not asked for.
+    """
 
     def __init__(
         self,
@@ -97,28 +112,78 @@ class Classifier:
         pods: PodLookup | None,
         services: ServiceLookup | None,
         policies: PolicyLookup | None,
+        network_policy_only: bool = False,
+        external: ExternalCorrelator | None = None,
     ) -> None:
         self._node = node
         self._zones = zones
         self._protocols = protocols
-        self._gateways = gateways
+        self.gateways = gateways
         self._service_networks = tuple(map(ipaddress.ip_network, service_networks))
         self._pod_networks = tuple(map(ipaddress.ip_network, pod_networks))
         self._pods_only = pods_only
         self._pods = pods
         self._services = services
         self._policies = policies
+        self._network_policy_only = network_policy_only
+        self.external = external
 
     def __call__(self, row: bytes) -> Metadata | None:
         connection = Connection.unpack(row)
         source = address_text(connection.source, connection.family)
         destination = address_text(connection.destination, connection.family)
+        external = None
+        if self.external is not None:
+            if connection.zone == _DEFAULT_ZONE:
+                self._remember(connection)
+                return None
+            external = self.external.match(connection)
         if not self._is_wanted(connection, destination):
             return None
+        if external is None:
+            return self._of(connection, source, destination)
+        connection = external.applied(connection)
+        return self._of(connection, address_text(external.source, connection.family), destination, external)
+
+    def _remember(self, connection: Connection) -> None:
+        """Keep what may have come from outside: a Service's, or translated in any way."""
+        assert self.external is not None, "asked for"
+        is_kept = (
+            self._services is None
+            or (connection.original_destination, connection.original_destination_port)
+            != (connection.destination, connection.destination_port)
+            or (connection.source, connection.source_port)
+            != (connection.reply_destination, connection.reply_destination_port)
+            or self._service(connection, None, is_external=True) is not None
+        )
+        if connection.protocol in _WITH_SERVICES and is_kept:
+            self.external.remember(connection)
+
+    def of_denied(self, connection: Connection, verdict: Verdict) -> Metadata | None:
+        """Of a connection that was denied; None where it is not to be kept.
+
+        Its zone and mark say nothing: it was denied before connection tracking kept it.
+        """
+        if self._protocols is not None and connection.protocol not in self._protocols:
+            return None
+        source = address_text(connection.source, connection.family)
+        destination = address_text(connection.destination, connection.family)
+        found = self._of(connection, source, destination)
+        if found is None:
+            return None
+        rule = self._denying(verdict, connection.start / 1e9)
+        is_egress = verdict.direction == "egress" or (
+            verdict.direction is None and found.destination_pod is None and found.source_pod is not None
+        )
+        return replace(found, egress=rule) if is_egress else replace(found, ingress=rule)
+
+    def _of(
+        self, connection: Connection, source: str, destination: str, external: External | None = None
+    ) -> Metadata | None:
         at = connection.start / 1e9 if connection.start else None
         source_pod = self._own_pod(source, at)
         destination_pod = self._own_pod(destination, at)
-        if self._pods_only and source_pod is None and destination_pod is None:
+        if self._pods_only and source_pod is None and destination_pod is None and external is None:
             return None
         kind = self._flow_type(source, destination, source_pod, destination_pod)
         if self._pods_only and (kind is FlowType.UNSUPPORTED or (kind is FlowType.TO_EXTERNAL and source_pod is None)):
@@ -127,10 +192,11 @@ class Classifier:
         return Metadata(
             source_pod=source_pod,
             destination_pod=destination_pod,
-            service=self._service(connection, at),
-            ingress=self._rule(ingress),
-            egress=self._rule(egress),
+            service=self._service(connection, at, is_external=external is not None),
+            ingress=self._allowing(ingress, at),
+            egress=self._allowing(egress, at),
             flow_type=FlowType.UNSPECIFIED if kind is FlowType.UNSUPPORTED else kind,
+            external=external,
         )
 
     def _is_wanted(self, connection: Connection, destination: str) -> bool:
@@ -138,7 +204,7 @@ class Classifier:
             return False
         if self._protocols is not None and connection.protocol not in self._protocols:
             return False
-        if destination in self._gateways:
+        if destination in self.gateways:
             return False
         if connection.zone and self._pods_only and not connection.mark & _SOURCE_MARKS:
             return False
@@ -161,18 +227,22 @@ class Classifier:
     def _flow_type(
         self, source: str, destination: str, source_pod: Pod | None, destination_pod: Pod | None
     ) -> FlowType:
+        if self._network_policy_only:
+            return FlowType.INTRA_NODE if source_pod and destination_pod else FlowType.INTER_NODE
         if self._pods is None and not self._pod_networks:
             return FlowType.UNSPECIFIED  # nothing here tells a Pod from another host
         return flow_type(
             source_is_pod=self._is_pod(source, source_pod),
-            source_is_gateway=source in self._gateways,
+            source_is_gateway=source in self.gateways,
             destination_is_pod=self._is_pod(destination, destination_pod),
-            destination_is_gateway=destination in self._gateways,
+            destination_is_gateway=destination in self.gateways,
             has_source_pod=source_pod is not None,
             has_destination_pod=destination_pod is not None,
         )
 
-    def _service(self, connection: Connection, at: float | None) -> tuple[Service, ServicePort] | None:
+    def _service(
+        self, connection: Connection, at: float | None, *, is_external: bool
+    ) -> tuple[Service, ServicePort] | None:
         """The Service that was asked for, where destination NAT led to an endpoint of it."""
         if self._services is None or connection.protocol not in _WITH_SERVICES:
             return None
@@ -180,10 +250,23 @@ class Classifier:
             connection.destination,
             connection.destination_port,
         )
-        if not (connection.mark & _SERVICE_MARK if self._pods_only else is_translated):
+        if not (is_external or (connection.mark & _SERVICE_MARK if self._pods_only else is_translated)):
             return None
         address = address_text(connection.original_destination, connection.family)
         return self._services.service_by_address(address, connection.original_destination_port, connection.protocol, at)
 
-    def _rule(self, rule_id: int) -> PolicyRule | None:
-        return self._policies.rule(rule_id) if rule_id and self._policies is not None else None
+    def _allowing(self, rule_id: int, at: float | None) -> PolicyRule | None:
+        """A rule id in a connection's label is that of the rule that let it pass."""
+        rule = self._rule(rule_id, at)
+        return None if rule is None else replace(rule, rule_action=_ALLOW)
+
+    def _denying(self, verdict: Verdict, at: float) -> PolicyRule:
+        """The rule that denied; what was done is known even where the rule is not."""
+        rule = self._rule(verdict.rule_id, at)
+        if rule is None:
+            kind = _KUBERNETES if verdict.is_implicit else 0
+            return PolicyRule(policy_name="", policy_type=kind, rule_action=verdict.action)
+        return replace(rule, rule_action=verdict.action)
+
+    def _rule(self, rule_id: int, at: float | None) -> PolicyRule | None:
+        return self._policies.rule(rule_id, at=at) if rule_id and self._policies is not None else None

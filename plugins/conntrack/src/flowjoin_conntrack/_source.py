@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 import trio
@@ -13,53 +12,101 @@ import trio
 from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
-from flowjoin_conntrack._dumper import Dumper, NetlinkDumper, open_events, unset_sysctls
+from flowjoin_conntrack._denials import Denials, LogSource, open_log
+from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, unset_sysctls
+from flowjoin_conntrack._entry import ROW
+from flowjoin_conntrack._events import EventSource, open_events
+from flowjoin_conntrack._external import ExternalCorrelator
+from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
 from flowjoin_conntrack._store import ConnectionStore, Timeouts
+from flowjoin_conntrack._text_dumpers import ProcDumper, open_ovs
 
 __all__ = ["open_conntrack", "open_source"]
 
 ProtocolT = TypeVar("ProtocolT")
 
-_ROWS: Final = 4096  # of one batch
+_ROWS: Final = 256  # of one batch: some milliseconds
+_EVENTS: Final = 64  # taken in one go
+_OVS_SECONDS: Final = 60  # after which ovs-appctl gives up
+_SOONEST_POLL: Final = 1.0  # after the one before
 _TICK: Final = 0.1  # exports that fall due together go together
 
 
 @asynccontextmanager
 async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> AsyncIterator[AsyncIterator[FlowBatch]]:
-    """Open the kernel's table and begin.
+    """Open the table and begin.
 
     Raises:
         ConfigError: the table cannot be read here.
     """
+    dumper = await _open_dumper(config, context, config.zones)
+    if config.from_external:
+        dumper = DefaultZoneFirst(await _open_dumper(config, context, (0,)), dumper)
+    async with AsyncExitStack() as stack:
+        events = None
+        if config.events:
+            # Before the first poll, so that what begins while the table is read is not missed.
+            with _refusal(context):
+                events = stack.enter_context(open_events((0, *config.zones) if config.from_external else config.zones))
+        log = None
+        if config.denied is not None:
+            log = await stack.enter_async_context(open_log(config.denied, context))
+        async with open_source(config, context, dumper, events, log) as batches:
+            yield batches
+
+
+async def _open_dumper(config: ConntrackConfig, context: PluginContext, zones: tuple[int, ...]) -> Dumper:
+    if config.dumper == "ovs-appctl":
+        command = ("ovs-appctl", f"--timeout={_OVS_SECONDS}", *(("-t", config.ovs_target) if config.ovs_target else ()))
+        try:
+            dumper = await open_ovs(zones, command)
+        except OSError as exc:
+            raise ConfigError(f"Open vSwitch cannot be asked: {exc}", path=context.name) from exc
+        if not dumper.has_counters:
+            context.log.warning("no_counters", cause="Open vSwitch's data path in user space counts nothing")
+        return dumper
     missing = unset_sysctls()
     if missing:
         context.log.warning("kernel_parameters_not_set", parameters=missing, effect="no counters or no start times")
-    async with open_source(config, context, NetlinkDumper(config.zones)) as batches:
-        yield batches
+    return ProcDumper(zones) if config.dumper == "proc" else NetlinkDumper(zones)
+
+
+@contextmanager
+def _refusal(context: PluginContext) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as exc:
+        problem = f"the connection tracking table cannot be read: {exc}; run with CAP_NET_ADMIN"
+        raise ConfigError(problem, path=context.name) from exc
 
 
 @asynccontextmanager
 async def open_source(
-    config: ConntrackConfig, context: PluginContext, dumper: Dumper
+    config: ConntrackConfig,
+    context: PluginContext,
+    dumper: Dumper,
+    events: EventSource | None = None,
+    log: LogSource | None = None,
 ) -> AsyncIterator[AsyncIterator[FlowBatch]]:
     """Read the table once, then for ever.
 
     Raises:
         ConfigError: this process may not read it.
     """
+    classifier = _classifier(config, context)
     timeouts = Timeouts(active=config.active, idle=config.idle, stale=config.stale)
-    source = _Source(config, context, ConnectionStore(timeouts, _classifier(config, context)), dumper)
-    try:
+    denials = None if log is None else Denials(log, context, timeouts, classifier)
+    source = _Source(config, context, ConnectionStore(timeouts, classifier), dumper, classifier, denials)
+    with _refusal(context):
         await source.poll()  # what cannot be read is said at once
-    except PermissionError as exc:
-        problem = f"the connection tracking table cannot be read: {exc}; run with CAP_NET_ADMIN"
-        raise ConfigError(problem, path=context.name) from exc
     async with trio.open_nursery() as nursery:
+        if denials is not None:
+            nursery.start_soon(source.hear_denials, denials)
         nursery.start_soon(source.poll_for_ever)
-        if config.events:
-            nursery.start_soon(source.listen_for_ever)
+        if events is not None:
+            nursery.start_soon(source.listen_for_ever, events)
         yield source.batches()
         nursery.cancel_scope.cancel()
 
@@ -86,6 +133,8 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
         pods=optional(PodLookup),
         services=optional(ServiceLookup),
         policies=optional(PolicyLookup),
+        network_policy_only=config.network_policy_only,
+        external=ExternalCorrelator() if config.from_external else None,
     )
 
 
@@ -93,65 +142,108 @@ class _Source:
     """One table, its store, and what comes of them."""
 
     def __init__(
-        self, config: ConntrackConfig, context: PluginContext, store: ConnectionStore[Metadata], dumper: Dumper
+        self,
+        config: ConntrackConfig,
+        context: PluginContext,
+        store: ConnectionStore[Metadata],
+        dumper: Dumper,
+        classifier: Classifier,
+        denials: Denials | None,
     ) -> None:
         self._config = config
         self._context = context
         self._store = store
         self._dumper = dumper
+        self._classifier = classifier
         self._maker = BatchMaker(context.registry, node=node_name(config), has_counters=dumper.has_counters)
         self._changed = trio.Event()
+        self._denials = denials
+        self._is_behind = trio.Event()
         self._polls = context.counter("polls", "Times the connection tracking table was read.")
         self._failures = context.counter("failed_polls", "Times it could not be read, or not whole.")
         self._entries = context.counter("entries", "Entries read of the table.")
         self._events = context.counter("events", "Beginnings and ends that the kernel told.")
+        self._unreadable = context.counter("unreadable_lines", "Lines of a dump that made no sense.")
         self._lost_events = context.counter("lost_events", "Times the kernel had more to tell than was read.")
 
     async def poll(self) -> None:
         """Read the table once; a portion at a time, so that the loop is not held.
 
         Raises:
-            OSError: it cannot be read; what is known stays as it is.
+            OSError: it cannot be read, or not whole; nothing is gone for that.
         """
-        portions = [rows async for rows in self._dumper.dump()]
+        self._look_at_gateway()
+        self._tick(trio.current_time())
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
-        for rows in portions:
-            self._store.see(rows)
-            self._entries.inc(len(rows))
-            await trio.lowlevel.checkpoint()
+        async with aclosing(self._dumper.dump()) as portions:
+            async for portion in portions:
+                for _ in self._store.see(portion.rows):
+                    await trio.lowlevel.checkpoint()
+                self._entries.inc(portion.entries)
+                if portion.unreadable:
+                    self._unreadable.inc(portion.unreadable)
+        self._store.end_poll()
         self._polls.inc()
         self._wake()
 
+    def _look_at_gateway(self) -> None:
+        """Its addresses may come after the first connections, and change."""
+        interface = self._config.gateway_interface
+        if not interface:
+            return
+        found = addresses_of(interface)
+        if not found:
+            self._context.log.warning("gateway_without_address", interface=interface)
+        self._classifier.gateways = found | frozenset(self._config.gateway_addresses)
+
+    def _tick(self, now: float) -> None:
+        if self._classifier.external is not None:
+            self._classifier.external.tick(now)
+
     async def poll_for_ever(self) -> None:
-        """Every pollInterval."""
-        interval = float(self._config.poll_interval)
+        """Every pollInterval; sooner where events were lost."""
+        interval = self._config.poll
         at = trio.current_time()
         while True:
             at = max(at + interval, trio.current_time())
-            await trio.sleep_until(at)
+            began = trio.current_time()
+            with trio.move_on_at(at):
+                await self._is_behind.wait()
+                # What is lost again and again must not make the table be read without a pause.
+                await trio.sleep_until(min(at, began + _SOONEST_POLL))
+            self._is_behind = trio.Event()
             try:
                 await self.poll()
             except OSError as exc:
                 self._failures.inc()
                 self._context.log.warning("poll_failed", cause=str(exc), next_in=interval)
 
-    async def listen_for_ever(self) -> None:
+    async def listen_for_ever(self, events: EventSource) -> None:
         """Take beginnings and ends as they come."""
-        while True:
-            try:
-                async with open_events() as events:
-                    async for portion in events:
-                        now, wall = trio.current_time(), time.time_ns()
-                        for kind, row in portion:
-                            self._store.saw_event(row, now, wall, is_over=kind is MessageKind.DESTROYED)
-                        self._events.inc(len(portion))
-                        self._wake()
-            except OSError as exc:
-                if exc.errno != errno.ENOBUFS:
-                    raise
-                self._lost_events.inc()
-                self._context.log.warning("events_lost", cause=str(exc), effect="seen at the next poll")
+        async with aclosing(events.readings()) as readings:
+            async for reading in readings:
+                if reading is None:
+                    self._lost_events.inc()
+                    self._context.log.warning("events_lost", effect="the table is read at once")
+                    self._is_behind.set()
+                    continue
+                for start in range(0, len(reading.kinds), _EVENTS):
+                    now, wall = trio.current_time(), time.time_ns()
+                    self._tick(now)
+                    for number in range(start, min(start + _EVENTS, len(reading.kinds))):
+                        row = reading.rows[number * ROW.size : (number + 1) * ROW.size]
+                        is_over = reading.kinds[number] == MessageKind.DESTROYED
+                        self._store.saw_event(row, now, wall, is_over=is_over)
+                    await trio.lowlevel.checkpoint()
+                self._events.inc(len(reading.kinds))
+                self._wake()
+
+    async def hear_denials(self, denials: Denials) -> None:
+        """Take denied packets as they come."""
+        async with aclosing(denials.readings()) as readings:
+            async for _ in readings:
+                self._wake()
 
     def _wake(self) -> None:
         self._changed.set()
@@ -160,12 +252,19 @@ class _Source:
     async def batches(self) -> AsyncIterator[FlowBatch]:
         """What is due, for ever."""
         while True:
-            exports = self._store.expire(trio.current_time(), _ROWS)
+            now = trio.current_time()
+            exports = [] if self._denials is None else self._denials.store.expire(now, _ROWS)
+            exports += self._store.expire(now, _ROWS - len(exports))
             for batch in self._maker.batches(exports):
                 yield batch
             if len(exports) == _ROWS:
                 continue
             changed = self._changed
-            due = self._store.next_expiry()
+            due = self._next_expiry()
             with trio.move_on_at(float("inf") if due is None else max(due, trio.current_time() + _TICK)):
                 await changed.wait()
+
+    def _next_expiry(self) -> float | None:
+        stores = (self._store, None if self._denials is None else self._denials.store)
+        deadlines = [store.next_expiry() for store in stores if store is not None]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)

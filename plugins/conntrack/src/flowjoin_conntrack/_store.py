@@ -2,29 +2,34 @@
 
 Pure: told what a poll or an event saw and what time it is; gives what is to be exported. A connection that changes is
 exported every active timeout, one that is still once more and then left alone, one that is over for the last time.
-Between exports nothing is done for a connection that did not change but to compare its row.
+What is held of each lies in a ``ConnectionTable``; here are the rules, which speak of those that changed.
+
+Invariant: what a connection's rows say they add since the row before them sums up to what was seen of it.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import struct
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from flowjoin_conntrack._entry import IDENTITY, ROW, is_dying
+from flowjoin_conntrack._entry import ROW, START_AT, TAIL, TAIL_AT, is_dying
+from flowjoin_conntrack._forms import ConnectionTable
+from flowjoin_conntrack._table import ACTIVE, EXPORTED, FREE, GONE, LEFT_OUT, LOOKED, QUEUED, READY
 
-__all__ = ["ConnectionStore", "EndReason", "Export", "Timeouts"]
+__all__ = ["ConnectionStore", "Counters", "EndReason", "Export", "Timeouts"]
 
 MetaT = TypeVar("MetaT")
 
-_TAIL: Final = struct.Struct(">IBQQQQ")  # status, TCP state, packets, octets, and both of the reply
-_TAIL_AT: Final = ROW.size - _TAIL.size
-_IDENTITY: Final = IDENTITY.size
 _LONGEST_RETRY: Final = 60.0  # between looks at a connection that is nobody's
+_SLICE: Final = 16384  # slots looked at in one go: a millisecond in the plain form
+_NEW_SLICE: Final = 64  # connections whose metadata is looked up in one go
+_START: Final = slice(START_AT, START_AT + 8)
+_NONE: Final = bytes(8)
 
 
 class EndReason(IntEnum):
@@ -66,6 +71,7 @@ class Export(NamedTuple, Generic[MetaT]):
         row: as ``ROW`` packs it.
         before: the totals at the last export; zero at the first.
         last_seen: nanoseconds since 1970, of the poll or event that saw it last.
+        first_seen: the same of the one that saw it first.
     """
 
     row: bytes
@@ -74,53 +80,15 @@ class Export(NamedTuple, Generic[MetaT]):
     last_seen: int
     is_first: bool
     meta: MetaT
-
-
-class _Flow(Generic[MetaT]):
-    __slots__ = (
-        "active_deadline",
-        "before",
-        "changed_at",
-        "exported_at",
-        "exported_in",
-        "is_exported",
-        "is_queued",
-        "is_ready_to_delete",
-        "last_seen",
-        "meta",
-        "row",
-        "seen_in",
-        "tcp_state_before",
-    )
-
-    def __init__(self, row: bytes, meta: MetaT, *, now: float, poll: int) -> None:
-        self.row = row
-        self.meta = meta
-        self.before = Counters()
-        self.tcp_state_before = -1
-        self.seen_in = poll
-        self.last_seen = 0  # set by who adds it
-        self.changed_at = now
-        self.exported_at = now
-        self.exported_in = -1
-        self.active_deadline = 0.0
-        self.is_queued = False
-        self.is_exported = False
-        self.is_ready_to_delete = False
-
-    def has_changed(self) -> bool:
-        """Whether the last export is not the whole truth any more."""
-        tail: tuple[int, ...] = _TAIL.unpack_from(self.row, _TAIL_AT)
-        _, tcp_state, packets, _, reverse_packets, _ = tail
-        return (
-            packets > self.before.packets
-            or reverse_packets > self.before.reverse_packets
-            or tcp_state != self.tcp_state_before
-        )
+    first_seen: int = 0
 
 
 class ConnectionStore(Generic[MetaT]):
-    """Connections by identity, and a queue of what is due."""
+    """Connections by identity, and a queue of what is due.
+
+    A poll is ``begin_poll``, ``see`` for each portion as it arrives, and ``end_poll`` once the table was read whole;
+    one that failed is simply not ended: what it saw counts, and nothing is gone because it was not seen.
+    """
 
     def __init__(self, timeouts: Timeouts, classify: Callable[[bytes], MetaT | None]) -> None:
         """Start empty.
@@ -131,57 +99,78 @@ class ConnectionStore(Generic[MetaT]):
         """
         self._timeouts = timeouts
         self._classify = classify
-        self._flows: dict[bytes, _Flow[MetaT]] = {}
-        self._others: dict[bytes, tuple[float, float, int]] = {}  # when to ask again, how long waited, last poll
-        self._queue: list[tuple[float, int, _Flow[MetaT]]] = []
-        self._ticket = itertools.count()
-        self._poll = 0
+        self._table = ConnectionTable()
+        # By slot: what is known, which entry of the queue counts, and two deadlines.
+        self._metas: list[MetaT | None] = []
+        self._tickets = array("Q")
+        self._active_deadlines = array("d")
+        self._exported_at = array("d")
+        self._queue: list[tuple[float, int, int]] = []  # due, ticket, slot
+        self._retries: list[tuple[float, int, int, float]] = []  # when, ticket, slot, waited until then
+        self._unlooked: list[tuple[int, int]] = []  # ticket, slot: due, but not looked at since they were exported
+        self._ticket = itertools.count(1)
+        self._left_out = 0
+        self._poll = self._whole_poll = 0
         self._now = 0.0
         self._wall = 0
+        self.forgotten = 0
 
     def __len__(self) -> int:
-        return len(self._flows)
+        """Connections that are somebody's."""
+        return len(self._table) - self._left_out
 
     @property
     def left_out(self) -> int:
         """Connections that are there and nobody's."""
-        return len(self._others)
+        return self._left_out
 
     def begin_poll(self, now: float, wall: int) -> Iterator[int]:
-        """A whole table was read: forget what is over, then take rows with ``see``.
+        """The table is about to be read: forget what is over.
 
-        Sliced: each step looks at a few thousand connections and gives how many it forgot. Run it to its end.
+        Sliced: each step looks at some thousand connections and gives how many it forgot. Run it to its end.
 
         Args:
             now: monotonic seconds.
             wall: nanoseconds since 1970.
         """
-        last = self._poll
         self._now, self._wall = now, wall
-        keys = list(self._flows)
-        for start in range(0, len(keys), 4096):
-            forgotten = 0
-            for key in keys[start : start + 4096]:
-                flow = self._flows[key]
-                if flow.seen_in != last and (flow.is_ready_to_delete or now - flow.exported_at >= self._timeouts.stale):
-                    del self._flows[key]
-                    forgotten += 1
-            yield forgotten
-        self._others = {key: kept for key, kept in self._others.items() if kept[2] == last}
+        for start in range(0, self._table.slots, _SLICE):
+            absent = self._table.absent(self._whole_poll, start, start + _SLICE)
+            yield sum(self._forget_if_over(slot, now) for slot in absent)
         self._poll += 1
 
-    def see(self, rows: Iterable[bytes]) -> None:
-        """Rows of the poll that was begun."""
-        flows, poll, wall = self._flows, self._poll, self._wall
-        for row in rows:
-            flow = flows.get(row[:_IDENTITY])
-            if flow is None:
-                self._add(row)
-            else:
-                flow.seen_in = poll
-                flow.last_seen = wall
-                if flow.row != row:
-                    self._update(flow, row)
+    def see(self, rows: bytes) -> Iterator[int]:
+        """Rows of the poll that was begun.
+
+        Sliced: each step gives how many connections it took that were not known. Run it to its end.
+        """
+        seen = self._table.see(rows, self._poll, self._now, self._wall)
+        for slot in seen.woken:
+            self._enqueue(slot, self._now + self._timeouts.active)
+        for at in seen.renewed:
+            slot = self._table.find(rows[at : at + ROW.size])
+            if slot >= 0:
+                self._end_identity(slot)
+        fresh = seen.unknown + seen.renewed
+        for start in range(0, len(fresh), _NEW_SLICE):
+            some = fresh[start : start + _NEW_SLICE]
+            for at in some:
+                row = rows[at : at + ROW.size]
+                if self._table.find(row) < 0:  # an event may have told it since
+                    self._add(row)
+            yield len(some)
+
+    def end_poll(self) -> None:
+        """The table was read whole: what was not seen is gone."""
+        self._whole_poll = self._poll
+        for ticket, slot in self._unlooked:
+            if self._tickets[slot] == ticket:
+                heapq.heappush(self._queue, (self._active_deadlines[slot], ticket, slot))
+        self._unlooked.clear()
+        while self._retries and self._retries[0][0] <= self._now:
+            _, ticket, slot, waited = heapq.heappop(self._retries)
+            if self._tickets[slot] == ticket:
+                self._ask_again(slot, waited)
 
     def saw_event(self, row: bytes, now: float, wall: int, *, is_over: bool) -> None:
         """One connection began, changed or ended, between polls.
@@ -189,102 +178,160 @@ class ConnectionStore(Generic[MetaT]):
         An event of a change may lack counters; the ones that are known stay.
         """
         self._now, self._wall = now, wall
-        key = row[:_IDENTITY]
-        flow = self._flows.get(key)
-        if flow is None:
-            self._others.pop(key, None)  # ends are asked about at once: there is no later
-            self._add(row)
-            flow = self._flows.get(key)
-            if flow is None:
-                return
-        else:
-            flow.last_seen = wall
-            self._update(flow, _with_counters(row, flow.row))
+        slot = self._table.find(row)
+        if slot >= 0:
+            known = self._table.row(slot)
+            if self._table.flags(slot) & GONE or _is_another(row, known):
+                self._end_identity(slot)
+                slot = -1
+            elif not self._table.flags(slot) & READY:
+                self._change(slot, _with_counters(row, known))
+        if slot < 0:
+            slot = self._add(row)
         if is_over:
-            flow.seen_in = -1  # not there: dying
-            if not flow.is_ready_to_delete and not flow.is_queued:
-                self._enqueue(flow)
-        else:
-            flow.seen_in = self._poll
+            self._end(slot)
 
     def expire(self, now: float, limit: int) -> list[Export[MetaT]]:
         """What is due, at most ``limit`` rows, earliest first."""
         exports: list[Export[MetaT]] = []
         while self._queue and self._queue[0][0] <= now and len(exports) < limit:
-            _, _, flow = heapq.heappop(self._queue)
-            due = min(flow.active_deadline, self._idle_deadline(flow))
+            _, ticket, slot = heapq.heappop(self._queue)
+            if self._tickets[slot] != ticket:
+                continue  # forgotten, or due at another time
+            due = self._due(slot)
             if due > now:  # it changed since it was queued
-                heapq.heappush(self._queue, (due, next(self._ticket), flow))
-            else:
-                exports.append(self._export(flow, now))
+                heapq.heappush(self._queue, (due, ticket, slot))
+                continue
+            export = self._export(slot, now)
+            if export is not None:
+                exports.append(export)
         return exports
 
     def next_expiry(self) -> float | None:
         """When something may be due, monotonic; None when nothing is queued."""
         return self._queue[0][0] if self._queue else None
 
-    def _add(self, row: bytes) -> None:
-        key = row[:_IDENTITY]
-        waiting = self._others.get(key)
-        if waiting is not None and self._now < waiting[0]:
-            self._others[key] = (*waiting[:2], self._poll)
-            return
-        meta = self._classify(row)
+    def _add(self, row: bytes) -> int:
+        slot = self._table.add(row, self._poll, self._now, self._wall)
+        if slot == len(self._metas):
+            self._metas.append(None)
+            self._tickets.append(0)
+            self._active_deadlines.append(0.0)
+            self._exported_at.append(0.0)
+        self._metas[slot] = meta = self._classify(row)
+        self._exported_at[slot] = self._now
         if meta is None:
-            wait = min(max(1.0, 2 * (waiting[1] if waiting else 0.5)), _LONGEST_RETRY)
-            self._others[key] = (self._now + wait, wait, self._poll)
-            return
-        self._others.pop(key, None)
-        flow = _Flow(row, meta, now=self._now, poll=self._poll)
-        flow.last_seen = self._wall
-        self._flows[key] = flow
-        self._enqueue(flow)
-
-    def _update(self, flow: _Flow[MetaT], row: bytes) -> None:
-        if flow.is_ready_to_delete:
-            return  # its last export is out: nothing more is said of it
-        flow.row = row
-        if flow.has_changed():
-            flow.changed_at = self._now
-            if not flow.is_queued:
-                self._enqueue(flow)
-
-    def _enqueue(self, flow: _Flow[MetaT]) -> None:
-        flow.changed_at = self._now
-        flow.active_deadline = self._now + self._timeouts.active
-        flow.is_queued = True
-        due = min(flow.active_deadline, self._idle_deadline(flow))
-        heapq.heappush(self._queue, (due, next(self._ticket), flow))
-
-    def _is_present(self, flow: _Flow[MetaT]) -> bool:
-        return flow.seen_in == self._poll
-
-    def _idle_deadline(self, flow: _Flow[MetaT]) -> float:
-        return flow.changed_at + self._timeouts.idle
-
-    def _export(self, flow: _Flow[MetaT], now: float) -> Export[MetaT]:
-        status, tcp_state, *totals = _TAIL.unpack_from(flow.row, _TAIL_AT)
-        is_over = is_dying(tcp_state, status, is_present=self._is_present(flow))
-        # Until a poll has looked again nobody knows that an exported connection is still.
-        is_active = flow.has_changed() or flow.exported_in == self._poll
-        reason = EndReason.END_OF_FLOW if is_over else EndReason.ACTIVE if is_active else EndReason.IDLE
-        export = Export(flow.row, flow.before, reason, flow.last_seen, not flow.is_exported, flow.meta)
-        flow.is_exported = True
-        flow.is_ready_to_delete = is_over
-        flow.exported_at, flow.exported_in = now, self._poll
-        flow.before, flow.tcp_state_before = Counters(*totals), tcp_state
-        if is_over or not is_active or self._idle_deadline(flow) <= now:
-            flow.is_queued = False
+            self._table.set_flags(slot, LEFT_OUT)
+            self._left_out += 1
+            self._retry(slot, 1.0)
         else:
-            flow.active_deadline = now + self._timeouts.active
-            due = min(flow.active_deadline, self._idle_deadline(flow))
-            heapq.heappush(self._queue, (due, next(self._ticket), flow))
+            self._enqueue(slot, self._now + self._timeouts.active)
+        return slot
+
+    def _retry(self, slot: int, wait: float) -> None:
+        self._tickets[slot] = ticket = next(self._ticket)
+        heapq.heappush(self._retries, (self._now + wait, ticket, slot, wait))
+
+    def _ask_again(self, slot: int, waited: float) -> None:
+        if not self._is_present(slot):
+            return  # the next clean-up forgets it
+        self._metas[slot] = meta = self._classify(self._table.row(slot))
+        if meta is None:
+            self._retry(slot, min(2 * waited, _LONGEST_RETRY))
+        else:
+            self._table.set_flags(slot, ACTIVE, LEFT_OUT)
+            self._left_out -= 1
+            self._enqueue(slot, self._now + self._timeouts.active)
+
+    def _change(self, slot: int, row: bytes) -> None:
+        is_active = self._table.replace(slot, row, self._poll, self._now, self._wall)
+        flags = self._table.flags(slot)
+        if flags & LEFT_OUT:
+            self._ask_again(slot, _LONGEST_RETRY)
+        elif is_active and not flags & QUEUED:
+            self._enqueue(slot, self._now + self._timeouts.active)
+
+    def _end(self, slot: int) -> None:
+        """An event told its end: there is nothing to wait for."""
+        if self._table.flags(slot) & LEFT_OUT:
+            self._forget(slot)
+            return
+        self._table.set_flags(slot, GONE)
+        if not self._table.flags(slot) & READY:
+            self._enqueue(slot, self._now)
+
+    def _end_identity(self, slot: int) -> None:
+        """Another connection has its identity: this one is over, and exported if it waits for that."""
+        if self._table.flags(slot) & LEFT_OUT:
+            self._forget(slot)
+        else:
+            self._table.detach(slot)
+
+    def _enqueue(self, slot: int, deadline: float) -> None:
+        self._table.set_flags(slot, QUEUED)
+        self._active_deadlines[slot] = deadline
+        self._tickets[slot] = ticket = next(self._ticket)
+        heapq.heappush(self._queue, (self._due(slot), ticket, slot))
+
+    def _is_present(self, slot: int) -> bool:
+        return not self._table.flags(slot) & GONE and self._table.seen_in(slot) >= self._whole_poll
+
+    def _due(self, slot: int) -> float:
+        return min(self._active_deadlines[slot], self._table.changed_at(slot) + self._timeouts.idle)
+
+    def _export(self, slot: int, now: float) -> Export[MetaT] | None:
+        row, flags = self._table.row(slot), self._table.flags(slot)
+        status, tcp_state, *_ = TAIL.unpack_from(row, TAIL_AT)
+        is_over = is_dying(tcp_state, status, is_present=self._is_present(slot))
+        if not is_over and not flags & (ACTIVE | LOOKED):
+            # Nobody has looked since its last export, for the poll failed or is late: there is nothing to say yet.
+            self._unlooked.append((self._tickets[slot], slot))
+            return None
+        reason = EndReason.END_OF_FLOW if is_over else EndReason.ACTIVE if flags & ACTIVE else EndReason.IDLE
+        meta = self._metas[slot]
+        assert meta is not None, "what is nobody's is never queued"
+        first_seen, last_seen = self._table.seen(slot)
+        before = Counters(*self._table.before(slot))
+        export = Export(row, before, reason, last_seen, not flags & EXPORTED, meta, first_seen)
+        self._table.exported(slot)
+        self._exported_at[slot] = now
+        if is_over:
+            self._table.set_flags(slot, READY, QUEUED)
+            self._tickets[slot] = 0
+        elif reason is EndReason.IDLE or self._table.changed_at(slot) + self._timeouts.idle <= now:
+            self._table.set_flags(slot, 0, QUEUED)
+            self._tickets[slot] = 0
+        else:
+            self._active_deadlines[slot] = now + self._timeouts.active
+            heapq.heappush(self._queue, (self._due(slot), self._tickets[slot], slot))
         return export
+
+    def _forget_if_over(self, slot: int, now: float) -> bool:
+        flags = self._table.flags(slot)
+        is_stale = now - self._exported_at[slot] >= self._timeouts.stale
+        if flags & FREE or not (flags & (READY | LEFT_OUT) or is_stale):
+            return False
+        self.forgotten += not flags & (EXPORTED | LEFT_OUT)
+        self._forget(slot)
+        return True
+
+    def _forget(self, slot: int) -> None:
+        self._left_out -= bool(self._table.flags(slot) & LEFT_OUT)
+        self._table.free(slot)
+        self._metas[slot] = None
+        self._tickets[slot] = 0
+
+
+def _is_another(row: bytes, known: bytes) -> bool:
+    """Whether two rows of one identity are of two connections, by the times they began."""
+    began, known_began = row[_START], known[_START]
+    return began != known_began and began != _NONE and known_began != _NONE
 
 
 def _with_counters(row: bytes, known: bytes) -> bytes:
     """The event's row, with totals never smaller than the known ones: events of change come without counters."""
-    *state, packets, octets, reverse_packets, reverse_octets = _TAIL.unpack_from(row, _TAIL_AT)
-    totals = _TAIL.unpack_from(known, _TAIL_AT)[2:]
+    *state, packets, octets, reverse_packets, reverse_octets = TAIL.unpack_from(row, TAIL_AT)
+    totals = TAIL.unpack_from(known, TAIL_AT)[2:]
     greatest = map(max, (packets, octets, reverse_packets, reverse_octets), totals)
-    return row[:_TAIL_AT] + _TAIL.pack(*state, *greatest)
+    start = known[_START] if row[_START] == _NONE else row[_START]
+    return row[: _START.start] + start + row[_START.stop : TAIL_AT] + TAIL.pack(*state, *greatest)

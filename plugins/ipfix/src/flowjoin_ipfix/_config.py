@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -13,6 +14,7 @@ __all__ = ["Address", "IpfixConfig", "TlsConfig", "parse_address"]
 
 _DEFAULT_PORT: Final = 4739  # IANA: ipfix
 _LEAST_MESSAGE: Final = 512  # what Antrea allows; a Template of its flows hardly fits
+_SERVICE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _LONGEST_NAME: Final = 253  # RFC 1035 section 2.3.4
 
 
@@ -21,18 +23,29 @@ class Address:
     """Where a collector listens.
 
     Attributes:
-        host: a name, or an address without brackets.
+        host: a name, an address without brackets, or ``namespace/name`` of a Kubernetes Service.
     """
 
     host: str
     port: int
+
+    @property
+    def is_service(self) -> bool:
+        """Whether it is a Service, whose address is looked up."""
+        return "/" in self.host
+
+    @property
+    def dns_name(self) -> str:
+        """The host as a name: that of a Service in its cluster."""
+        namespace, _, name = self.host.partition("/")
+        return f"{name}.{namespace}.svc" if name else self.host
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
-    """Read ``host:port`` or ``host``; an IPv6 address stands in brackets.
+    """Read ``host:port`` or ``host``; an IPv6 address stands in brackets, a Service is ``namespace/name``.
 
     Raises:
         ValueError: with the sentence for the operator.
@@ -54,6 +67,9 @@ def parse_address(text: str) -> Address:
             raise ValueError(f'address: "{host[:100]}" in brackets is not an IPv6 address') from None
     elif ":" in host or "[" in host or "]" in host:
         raise ValueError(f'address: "{text[:100]}" needs brackets around the IPv6 address, as in "[2001:db8::5]:4739"')
+    elif "/" in host:
+        if not _SERVICE.fullmatch(host):
+            raise ValueError(f'address: "{host[:100]}" is no Service; write namespace/name')
     elif not _is_name(host):
         raise ValueError(f'address: "{host[:100]}" is neither an address nor a host name')
     return Address(host=host, port=int(port))
@@ -82,8 +98,13 @@ class TlsConfig:
     server_name: Annotated[str, "the name the collector's certificate must have; empty: the host of address"] = ""
     min_version: Annotated[Literal["VersionTLS12", "VersionTLS13"], "the oldest version to speak"] = "VersionTLS12"
     insecure_skip_verify: Annotated[bool, "take any certificate: anybody in between can read and change flows"] = False
+    from_lookup: Annotated[
+        bool, "in place of files: what a Flow Aggregator publishes for its agents, asked for at each connect"
+    ] = False
 
     def __post_init__(self) -> None:
+        if self.from_lookup and (self.ca, self.certificate, self.key) != (None, None, None):
+            raise ValueError("fromLookup stands in place of ca, certificate and key; leave one or the other out")
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key are given together or not at all")
         if self.server_name and not _is_name(self.server_name):
@@ -94,7 +115,7 @@ class TlsConfig:
 class IpfixConfig:
     """Where flows are sent, and as what."""
 
-    address: Annotated[str, "the collector: host or host:port (4739), an IPv6 address in brackets"]
+    address: Annotated[str, "the collector: host or namespace/service, :port (4739); an IPv6 address in brackets"]
     protocol: Annotated[Literal["tcp", "udp", "tls"], "tls is TLS over TCP"] = "tcp"
     tls: Annotated[TlsConfig | None, "with protocol tls"] = None
     record_format: Annotated[Literal["IPFIX", "JSON"], "JSON: an object and a line break for each flow"] = "IPFIX"
@@ -105,7 +126,10 @@ class IpfixConfig:
     include_k8s_uids: Annotated[bool, Key("includeK8sUIDs"), "UUIDs of the same"] = False
     include_extra_elements: Annotated[bool, "after the template's elements all others that the flows have"] = False
     observation_domain_id: Annotated[
-        int | None, Key("observationDomainID"), Bounds(0, 4294967295), "without it: made from the cluster's UUID"
+        int | None,
+        Key("observationDomainID"),
+        Bounds(0, 4294967295),
+        "without it: made from the cluster's UUID, with template agent from the Node's name",
     ] = None
     template_refresh_timeout: Annotated[Duration, Bounds(1), "udp: Templates are sent again so often"] = Duration(600.0)
     max_ipfix_msg_size: Annotated[

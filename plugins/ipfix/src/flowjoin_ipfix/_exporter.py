@@ -28,17 +28,17 @@ from flowjoin.api import (
 from flowjoin.api.writers import rows_per_slice
 from flowjoin.wire import Template, encode_template_set
 from flowjoin_ipfix._client import Connection, ConnectionLost
-from flowjoin_ipfix._config import IpfixConfig, TlsConfig, parse_address
+from flowjoin_ipfix._config import IpfixConfig
 from flowjoin_ipfix._datagram import connect_datagram
+from flowjoin_ipfix._destination import Destination
 from flowjoin_ipfix._encode import DataRecordEncoder
 from flowjoin_ipfix._json import JsonEncoder
-from flowjoin_ipfix._observation_domain import observation_domain_of
+from flowjoin_ipfix._observation_domain import observation_domain_of, observation_domain_of_node
 from flowjoin_ipfix._resend import ResendBuffer
 from flowjoin_ipfix._rows import RowWriter, Unit, units_of
 from flowjoin_ipfix._session import IpfixSession, JsonSession, Session
 from flowjoin_ipfix._stream import connect_stream
 from flowjoin_ipfix._templates import TemplateBook
-from flowjoin_ipfix._tls import client_context
 
 __all__ = ["make_writer", "open_ipfix"]
 
@@ -67,11 +67,16 @@ def make_writer(config: IpfixConfig, template: Template, limit: int) -> RowWrite
 
 class _IpfixExporter:
     def __init__(
-        self, config: IpfixConfig, context: PluginContext, nursery: trio.Nursery, book: TemplateBook, domain_id: int
+        self,
+        config: IpfixConfig,
+        context: PluginContext,
+        destination: Destination,
+        nursery: trio.Nursery,
+        book: TemplateBook,
+        domain_id: int,
     ) -> None:
         self._config = config
-        self._address = parse_address(config.address)
-        self._tls = (config.tls or TlsConfig()) if config.protocol == "tls" else None
+        self._destination = destination
         self._log = context.log
         self._nursery = nursery
         self._book = book
@@ -104,7 +109,7 @@ class _IpfixExporter:
                 refused = await self._deliver(opened, template, batch)
             except ConnectionLost as exc:
                 self._drop(exc)
-                raise RetryableExportError(f"{self._config.protocol} {self._address}: {exc}") from exc
+                raise RetryableExportError(f"{self._config.protocol} {self._destination}: {exc}") from exc
             except PermanentExportError:
                 raise
             except EncodeError as exc:  # more schemas than there are ids
@@ -148,7 +153,7 @@ class _IpfixExporter:
         self._losses.inc()
         self._refusals += 1
         if self._open is not None:
-            self._log.warning("connection_lost", address=str(self._address), problem=str(loss))
+            self._log.warning("connection_lost", address=str(self._destination), problem=str(loss))
         self._resend.lost(loss.closed_at)
         self.abort()
 
@@ -170,24 +175,19 @@ class _IpfixExporter:
         await self._introduce(opened)
         await connection.wait_refused()
         self._connections.inc()
-        self._log.info("connected", address=str(self._address), peer=connection.peer, limit=self._limit(connection))
+        self._log.info("connected", address=str(self._destination), peer=connection.peer, limit=self._limit(connection))
         await self._send_again(opened)
         return opened
 
     async def _connect(self) -> Connection:
+        target = await self._destination.target()
         if self._config.protocol == "udp":
-            return await connect_datagram(self._address, attempt=self._refusals)
-        context = None
-        if self._tls is not None:
-            try:
-                context = await trio.to_thread.run_sync(client_context, self._tls)
-            except (ValueError, OSError) as exc:  # the second: a file that is being replaced
-                raise ConnectionLost(str(exc)) from exc
+            return await connect_datagram(target.address, attempt=self._refusals)
         return await connect_stream(
-            self._address,
+            target.address,
             self._nursery,
-            context=context,
-            server_name=(self._tls.server_name if self._tls else "") or self._address.host,
+            context=target.context,
+            server_name=target.server_name,
             send_timeout=self._config.send_timeout,
         )
 
@@ -328,22 +328,20 @@ async def open_ipfix(config: IpfixConfig, context: PluginContext) -> AsyncIterat
     """
     book = _book(config, context)
     _refuse_small_messages(config, book)
-    if config.protocol == "tls":
-        try:
-            await trio.to_thread.run_sync(client_context, config.tls or TlsConfig())
-        except ValueError as exc:
-            raise ConfigError(str(exc)) from exc
-        if config.tls is not None and config.tls.insecure_skip_verify:
-            context.log.warning("collector_not_verified", setting="tls.insecureSkipVerify")
+    destination = Destination(config, context)
+    await destination.check()
+    if config.protocol == "tls" and config.tls is not None and config.tls.insecure_skip_verify:
+        context.log.warning("collector_not_verified", setting="tls.insecureSkipVerify")
     domain_id = config.observation_domain_id
     if domain_id is None:
-        domain_id = observation_domain_of(context.cluster_uuid)
+        is_agents = config.template == "agent"
+        domain_id = observation_domain_of_node() if is_agents else observation_domain_of(context.cluster_uuid)
     if config.record_format == "IPFIX":
         context.log.info("observation_domain", id=domain_id)
     if config.protocol == "udp":
         context.log.info("delivery_is_best_effort", cause="UDP tells nothing of what is lost on the way")
     async with trio.open_nursery() as nursery:
-        exporter = _IpfixExporter(config, context, nursery, book, domain_id)
+        exporter = _IpfixExporter(config, context, destination, nursery, book, domain_id)
         if config.protocol == "udp" and config.record_format == "IPFIX":
             nursery.start_soon(exporter.refresh_templates)
         try:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from flowjoin.api import User
 from flowjoin_kubernetes._client import Api
 
 __all__ = ["ClusterAccess"]
+
+
+# What an API server that lets strangers in says of a token that is none: white space alone.
+_STRANGERS: Final = "system:unauthenticated"
 
 
 class ClusterAccess:
@@ -28,12 +32,13 @@ class ClusterAccess:
         answer = await self._api.send("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
         status = answer.get("status") or {}
         user: dict[str, Any] = status.get("user") or {}
-        if status.get("authenticated") is not True or not user.get("username"):
+        groups = tuple(map(str, user.get("groups") or ()))
+        if status.get("authenticated") is not True or not user.get("username") or _STRANGERS in groups:
             return None
         return User(
             name=str(user["username"]),
             uid=str(user.get("uid") or ""),
-            groups=tuple(map(str, user.get("groups") or ())),
+            groups=groups,
             extra={str(key): tuple(map(str, values or ())) for key, values in (user.get("extra") or {}).items()},
         )
 

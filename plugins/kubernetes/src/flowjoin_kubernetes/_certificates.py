@@ -1,7 +1,7 @@
 """The certificates of flowjoin's own authority as objects of its namespace, where agents look for them.
 
 An update names the resource version that was read, so that of two replicas one is refused. What others have written
-into an object's labels and annotations stays.
+into an object's labels and annotations stays. A watch of each object tells what others do to it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import trio
 
-from flowjoin.api import CertificateObject, StoredCertificate
+from flowjoin.api import CertificateObject, Logger, StoredCertificate
 from flowjoin_kubernetes._client import Api, ApiError
+from flowjoin_kubernetes._object_watch import wait_object_change
 
 __all__ = ["ClusterCertificates"]
 
-LOOK_SECONDS: Final = 10.0
 _LABELS: Final = {"app": "flow-aggregator"}
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
@@ -27,10 +27,11 @@ _CONFLICT: Final = 409
 class ClusterCertificates:
     """A ``CertificateStore``."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    def __init__(self, api: Api, namespace: str, log: Logger) -> None:
         """Nothing is asked for yet."""
         self._api = api
         self._namespace = namespace
+        self._log = log
         self._seen: dict[CertificateObject, str | None] = {}
         self._metadata: dict[CertificateObject, dict[str, Any]] = {}
 
@@ -90,17 +91,26 @@ class ClusterCertificates:
         return True
 
     async def wait_change(self) -> None:
-        """As ``CertificateStore``: the three are looked at every ten seconds.
-
-        Raises:
-            ApiError: the server refuses.
-            HttpTrouble: no answer came.
-        """
-        before = dict(self._seen)
-        while self._seen == before:
-            await trio.sleep(LOOK_SECONDS)
+        """As ``CertificateStore``; requests that fail are tried again until one succeeds."""
+        async with trio.open_nursery() as nursery:
             for name in CertificateObject:
-                await self.get(name)
+                nursery.start_soon(self._wait_other_version, name, self._seen.get(name), nursery.cancel_scope)
+
+    async def _wait_other_version(self, name: CertificateObject, version: str | None, found: trio.CancelScope) -> None:
+        told = ""
+
+        def tell_trouble(problem: str) -> None:
+            nonlocal told
+            if problem and problem != told:
+                self._log.warning("certificate_unwatched", object=name.value, problem=problem)
+            told = problem
+
+        async def has_changed() -> bool:
+            await self.get(name)
+            return self._seen[name] != version
+
+        await wait_object_change(self._api, self._collection(name), name.value, has_changed, tell_trouble=tell_trouble)
+        found.cancel()
 
     def _collection(self, name: CertificateObject) -> str:
         resource = "configmaps" if name is CertificateObject.AUTHORITY_CERTIFICATE else "secrets"

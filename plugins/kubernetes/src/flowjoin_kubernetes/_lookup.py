@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from flowjoin.api import ClientCredentials, Node, PluginContext, Pod, Service, ServicePort
+from flowjoin.api import ClientCredentials, Logger, Node, PluginContext, Pod, Service, ServicePort
 from flowjoin_kubernetes._access import ClusterAccess
 from flowjoin_kubernetes._certificates import ClusterCertificates
 from flowjoin_kubernetes._client import Api, load_api
@@ -24,10 +24,10 @@ __all__ = ["KubernetesLookup", "open_lookup"]
 class KubernetesLookup(ClusterCertificates, ClusterAccess):
     """One cluster's answers."""
 
-    def __init__(self, tables: ClusterTables, api: Api, namespace: str) -> None:
+    def __init__(self, tables: ClusterTables, api: Api, namespace: str, log: Logger) -> None:
         """Over tables that are kept up to date elsewhere."""
         # Our certificates are in the namespace we run in; those of an aggregator that we send to, in its own.
-        ClusterCertificates.__init__(self, api, os.environ.get("POD_NAMESPACE") or namespace)
+        ClusterCertificates.__init__(self, api, os.environ.get("POD_NAMESPACE") or namespace, log)
         self._tables = tables
         self._credentials_namespace = namespace
 
@@ -81,7 +81,7 @@ async def open_lookup(config: KubernetesLookupConfig, context: PluginContext) ->
     """Answers, once the cluster's Pods are known."""
     api = await in_thread(partial(load_api, config))
     async with open_tables(api, config, context) as tables:
-        yield KubernetesLookup(tables, api, config.aggregator_namespace)
+        yield KubernetesLookup(tables, api, config.aggregator_namespace, context.log)
 
 
 def _pod(record: PodRecord) -> Pod:

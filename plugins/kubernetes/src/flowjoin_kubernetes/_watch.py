@@ -153,7 +153,7 @@ class Watcher:
     def _sentence(self, exc: ApiError) -> str:
         name = self._resource.value
         if exc.code == _FORBIDDEN:
-            rule = f'{{apiGroups: [""], resources: ["{name}"], verbs: ["get", "list", "watch"]}}'
+            rule = f'{{apiGroups: [""], resources: ["{name}"], verbs: ["list", "watch"]}}'
             return f"{name} may not be read ({exc}): give the service account a ClusterRole with the rule {rule}"
         if exc.code == _UNAUTHORIZED:
             return f"{name} cannot be read: the API server does not accept the credentials ({exc})"

@@ -51,7 +51,7 @@ cdef class Aggregated:
         cdef uint8_t* row = rows.row
         cdef uint8_t* state
         cdef uint8_t key[MAXIMUM_KEY]
-        cdef uint32_t size = layout.address_size, hash, handle
+        cdef uint32_t size = layout.address_size, hash, handle, block
         cdef Flow* flow
         cdef uint8_t flow_type = row[layout.flow_type]
         cdef uint8_t ingress_action = row[layout.ingress_action], egress_action = row[layout.egress_action]
@@ -82,13 +82,15 @@ cdef class Aggregated:
             if not table.has_room():
                 self.table_full += 1
                 return 0
-            state = self.first(rows, side, needs_join)
+            block = layout.new_block()
+            state = layout.state(block)
             memcpy(state - layout.key_size, key, layout.key_size)
-            table.store(layout, state, hash, not needs_join, now)
+            self.begin(state, rows, side, needs_join)
+            table.store(layout, block, hash, not needs_join, now)
             self.records_created += 1
             return 0
         flow = table.flow(handle)
-        state = flow.state
+        state = layout.state(flow.block)
         if needs_join and not flow.flags & READY:
             joins = side == NEITHER or side != state[SIDE_AT]
             if joins:
@@ -101,10 +103,9 @@ cdef class Aggregated:
             self.records_older += 1
         return 0
 
-    cdef uint8_t* first(self, Rows rows, uint8_t side, bint needs_join) except NULL:
-        """The state of a new flow."""
+    cdef int begin(self, uint8_t* state, Rows rows, uint8_t side, bint needs_join) except -1:
+        """Make the state of a new flow."""
         cdef Layout layout = rows.layout
-        cdef uint8_t* state = layout.new_state()
         cdef uint32_t at, start, end, number
         cdef uint64_t throughput = 0, reverse_throughput = 0, value
         cdef const Found* found
@@ -142,7 +143,7 @@ cdef class Aggregated:
             if found.length:
                 number = self.strings.hold(found.octets, found.length, layout.kinds[at])
             store32(state + layout.texts_at + 4 * at, number)
-        return state
+        return 0
 
     cdef int join(self, uint8_t* state, Rows rows, bint is_external_half) except -1:
         """The other half came: what it knows fills, or replaces, what the stored half said."""

@@ -62,14 +62,16 @@ cdef class Group:
     """Rows of one batch."""
     cdef Layout layout
     cdef bint is_first_export
+    cdef bint has_flows
     cdef uint8_t* rows
     cdef Handle* handles
     cdef size_t count
     cdef size_t room
 
-    def __cinit__(self, Layout layout, bint is_first_export):
+    def __cinit__(self, Layout layout, bint is_first_export, bint has_flows):
         self.layout = layout
         self.is_first_export = is_first_export
+        self.has_flows = has_flows
 
     def __dealloc__(self):
         free(self.rows)
@@ -130,8 +132,9 @@ cdef class Group:
                 at += 1
         finally:
             free(columns)
-        handles.handles, handles.count = self.handles, <Py_ssize_t>self.count
-        self.handles = NULL
+        if self.has_flows:
+            handles.handles, handles.count = self.handles, <Py_ssize_t>self.count
+            self.handles = NULL
         return FlowBatch(layout.schema, made, is_first_export=self.is_first_export, handles=handles)
 
     cdef void fill(self, Column* columns, Py_ssize_t column_count) noexcept:
@@ -240,7 +243,7 @@ cdef class Gathering:
         cdef int at = 2 * layout.number + is_first_export
         group = self.groups[at]
         if group is None:
-            group = self.groups[at] = Group(layout, is_first_export)
+            group = self.groups[at] = Group(layout, is_first_export, True)
             self.order.append(group)
         (<Group>group).add(state, handle, serial)
         return 0

@@ -75,15 +75,17 @@ cdef class Keeper:
         cdef uint32_t handle
         cdef int given = 0
         cdef Flow* flow
+        cdef uint8_t* state
         cdef Layout layout
         for handle in range(first, end):
             flow = table.flow(handle)
-            if flow.state == NULL or flow.flags & (READY | UPDATED) != (READY | UPDATED):
+            if flow.block == NOWHERE or flow.flags & (READY | UPDATED) != (READY | UPDATED):
                 continue
             layout = table.layout_of(flow)
-            rows.add(layout, flow.state, is_enriched and not flow.flags & ENRICHED, handle, table.serial(flow))
+            state = layout.state(flow.block)
+            rows.add(layout, state, is_enriched and not flow.flags & ENRICHED, handle, table.serial(flow))
             flow.flags &= ~UPDATED
-            self.reset(layout, flow.state)
+            self.reset(layout, state)
             given += 1
         return given
 
@@ -102,15 +104,15 @@ cdef class Keeper:
         self.strings.next_column()
         for handle in range(first, end):
             flow = table.flow(handle)
-            if flow.state == NULL:
+            if flow.block == NOWHERE:
                 continue
             layout = table.layout_of(flow)
             to = flows.extend(FLOW_HEADER + layout.key_size + layout.state_size)
-            to[0], to[1], to[2], to[3] = flow.layout, flow.flags, flow.retries, 0
+            to[0], to[1], to[2], to[3] = flow.layout, flow.flags & ALL_FLAGS, flow.flags >> RETRIES_SHIFT, 0
             store64(to + 4, table.serial(flow))
             store_double(to + 12, flow.active)
             store_double(to + 20, flow.seen)
-            memcpy(to + FLOW_HEADER, flow.state - layout.key_size, layout.key_size + layout.state_size)
+            memcpy(to + FLOW_HEADER, layout.state(flow.block) - layout.key_size, layout.key_size + layout.state_size)
             to += FLOW_HEADER + layout.key_size + layout.texts_at
             for at in range(layout.text_count):
                 number = load32(to + 4 * at)
@@ -190,7 +192,7 @@ cdef class Keeper:
         cdef double active, seen
         cdef uint64_t serial, next_serial = table.next_serial
         cdef uint8_t flags
-        cdef uint32_t hash, handle, text, number
+        cdef uint32_t hash, handle, text, number, flow_block
         cdef Layout layout
         cdef uint8_t* state
         cdef Flow* flow
@@ -199,7 +201,7 @@ cdef class Keeper:
             raise ValueError("a block is cut short")
         flags, serial = header[1], load64(header + 4)
         active, seen = load_double(header + 12), load_double(header + 20)
-        if header[0] >= 4 or flags > ALL_FLAGS or active != active or seen != seen:
+        if header[0] >= 4 or flags > ALL_FLAGS or header[2] > MAXIMUM_RETRIES or active != active or seen != seen:
             raise ValueError(f"no flow at octet {at[0]} of a block")
         layout = <Layout>table.layout_at[header[0]]
         if size - at[0] < <size_t>FLOW_HEADER + layout.key_size + layout.state_size:
@@ -217,7 +219,8 @@ cdef class Keeper:
             return False
         table.reserve()
         self.reserve()
-        state = layout.new_state()
+        flow_block = layout.new_block()
+        state = layout.state(flow_block)
         memcpy(state - layout.key_size, header + FLOW_HEADER, layout.key_size + layout.texts_at)
         for text in range(layout.text_count):
             told = strings + load32(numbers + 4 * text)
@@ -230,10 +233,9 @@ cdef class Keeper:
         handle = table.slots
         table.slots += 1
         flow = table.flow(handle)
-        flow.state = state
+        flow.block = flow_block
         flow.layout = layout.number
-        flow.flags = flags
-        flow.retries = header[2]
+        flow.flags = flags | header[2] << RETRIES_SHIFT
         flow.active = active + offset
         flow.seen = seen + offset
         flow.before = flow.after = NOBODY

@@ -1,7 +1,10 @@
 # The kernel itself: Messages in, batches out. See python_kernel.py, which does the same.
 
-cdef tuple FAMILIES = (AddressFamily.IPV4, AddressFamily.IPV6)
 cdef object NOTHING_MET = IngestResult()
+
+cdef enum:
+    # About half a microsecond each; more would not be faster, and enrichers and lanes take whole batches.
+    ROWS_PER_SLICE = 1024
 
 
 @cython.final
@@ -46,7 +49,7 @@ cdef class CompiledKernel:
                     leading = set(AGGREGATED_LEADING)
                 layout = flows.layout
                 self.state_layouts[origin, family] = (len(self.layouts), layout)
-                self.layouts.append(Layout(len(self.layouts), layout, leading, is_plain, None))
+                self.layouts.append(Layout(len(self.layouts), layout, leading))
                 rules.append({
                     name: slot.rule for name, slot in layout.slots.items()
                     if (name not in leading and slot.element in schema.elements) or (is_plain and name == "flowDirection")
@@ -60,14 +63,13 @@ cdef class CompiledKernel:
         self.plain = Plain(self.table)
         self.keeper = Keeper(self.table, self.aggregated, self.plain)
         self.receiver = Receiver(
-            decoder, compile_plan, self.tally, self.layouts, rules, plain_flows, self.aggregated, self.plain
+            decoder, compile_plan, self.tally, self.layouts, rules, plain_flows, self.aggregated, self.plain, None
         )
         self.now = float("-inf")
 
     @property
     def flows_per_slice(self):
-        # About half a microsecond a flow; more would not be faster, and enrichers and lanes take whole batches.
-        return 1024
+        return ROWS_PER_SLICE
 
     # --- in
 
@@ -84,23 +86,16 @@ cdef class CompiledKernel:
         )
 
     def close_session(self, session):
-        self.receiver.forget_sessions()
-        self.receiver.intake.close_session(session)
+        self.receiver.close_session(session)
 
     def remembered_templates(self, now):
         return self.receiver.intake.remembered_templates(now)
 
     def remember_templates(self, templates, now):
-        self.receiver.forget_sessions()
-        return self.receiver.intake.remember_templates(templates, now)
+        return self.receiver.remember_templates(templates, now)
 
     def tick(self, now):
-        self.receiver.settle()
-        before = self.receiver.decoder.templates_expired
-        idle = self.receiver.intake.tick(now)
-        if idle or self.receiver.decoder.templates_expired != before:
-            self.receiver.forget_sessions()
-        return idle
+        return self.receiver.tick(now)
 
     # --- out
 
@@ -112,9 +107,10 @@ cdef class CompiledKernel:
         cdef uint64_t given = 0
         cdef Departed* departed
         cdef Flow* flow
+        cdef uint8_t* state
         cdef Layout layout
         cdef list gone = []
-        cdef uint8_t** left = NULL  # states whose strings the rows still need
+        cdef uint32_t* left = NULL  # blocks whose states' strings the rows still need
         cdef size_t left_count = 0, left_room = 0, at
         if now > self.now:
             self.now = now
@@ -126,9 +122,11 @@ cdef class CompiledKernel:
                     layout = <Layout>table.layout_at[departed.layout]
                     if left_count == left_room:
                         left_room = 2 * left_room + 256
-                        left = <uint8_t**>grown(left, left_room * sizeof(uint8_t*))
-                    rows.add(layout, departed.state, self.is_enriched and not departed.is_enriched, NOBODY, 0)
-                    left[left_count] = departed.state
+                        left = <uint32_t*>grown(left, left_room * sizeof(uint32_t))
+                    rows.add(
+                        layout, layout.state(departed.block), self.is_enriched and not departed.is_enriched, NOBODY, 0
+                    )
+                    left[left_count] = departed.block
                     gone.append(layout)
                     left_count += 1
                     table.departed_first = (table.departed_first + 1) % table.departed_room
@@ -143,28 +141,27 @@ cdef class CompiledKernel:
                 flow = table.flow(handle)
                 layout = table.layout_of(flow)
                 if not flow.flags & READY:
-                    if flow.retries >= MAXIMUM_RETRIES:
+                    if flow.flags >> RETRIES_SHIFT >= MAXIMUM_RETRIES:
                         table.given_up += 1
                         table.release(layout, table.remove(handle))
                     else:
-                        flow.retries += 1
+                        flow.flags += 1 << RETRIES_SHIFT
                         flow.active = now + table.active_timeout
                         flow.seen = now
                         table.move(flow)
                     continue
                 if left_count == left_room:
                     left_room = 2 * left_room + 256
-                    left = <uint8_t**>grown(left, left_room * sizeof(uint8_t*))
+                    left = <uint32_t*>grown(left, left_room * sizeof(uint32_t))
                 if flow.flags & UPDATED:
-                    rows.add(
-                        layout, flow.state, self.is_enriched and not flow.flags & ENRICHED, handle, table.serial(flow)
-                    )
+                    state = layout.state(flow.block)
+                    rows.add(layout, state, self.is_enriched and not flow.flags & ENRICHED, handle, table.serial(flow))
                     given += 1
                     flow.flags &= ~UPDATED
                     if layout.is_plain:
-                        self.plain.reset(layout, flow.state)
+                        self.plain.reset(layout, state)
                     else:
-                        self.aggregated.reset(layout, flow.state)
+                        self.aggregated.reset(layout, state)
                 if flow.seen + table.idle_timeout <= now:
                     table.exported_last += 1
                     left[left_count] = table.remove(handle)
@@ -203,7 +200,7 @@ cdef class CompiledKernel:
                 handle = self.table.find(octets, layout, self.table.hash_key(octets, layout.key_size))
                 if handle != NOBODY:
                     rows = Gathering()
-                    rows.add(layout, self.table.flow(handle).state, False, NOBODY, 0)
+                    rows.add(layout, layout.state(self.table.flow(handle).block), False, NOBODY, 0)
                     return rows.batches(self.strings)[0]
         return None
 
@@ -213,15 +210,17 @@ cdef class CompiledKernel:
         cdef uint32_t end = max(min(max(cursor, 0) + limit, self.table.slots), 0)
         cdef Layout layout
         cdef Flow* flow
+        cdef uint8_t* state
         wanted = KeyFilter(flow_filter)
         cdef bint takes_all = wanted.takes_all
         for handle in range(first, end):
             flow = self.table.flow(handle)
-            if flow.state == NULL:
+            if flow.block == NOWHERE:
                 continue
             layout = self.table.layout_of(flow)
-            if takes_all or wanted.matches((<const char*>flow.state - layout.key_size)[:layout.key_size]):
-                rows.add(layout, flow.state, False, NOBODY, 0)
+            state = layout.state(flow.block)
+            if takes_all or wanted.matches((<const char*>state - layout.key_size)[:layout.key_size]):
+                rows.add(layout, state, False, NOBODY, 0)
         return rows.batches(self.strings), end if end < self.table.slots else None
 
     def store_enriched(self, batch, columns):
@@ -247,9 +246,9 @@ cdef class CompiledKernel:
                     continue  # the flow had left when its row was made
                 place = handle[0]
                 flow = self.table.flow(place)
-                if flow.state != NULL and self.table.serial(flow) == <uint64_t>handle[1]:  # else it has left since
+                if flow.block != NOWHERE and self.table.serial(flow) == <uint64_t>handle[1]:  # else it has left since
                     for at in range(count):
-                        self.enrich(layout, flow.state, slots + at, (<list>(<list>values)[at])[row])
+                        self.enrich(layout, layout.state(flow.block), slots + at, (<list>(<list>values)[at])[row])
                     flow.flags |= ENRICHED
         finally:
             free(slots)

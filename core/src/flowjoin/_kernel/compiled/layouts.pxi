@@ -22,7 +22,8 @@ cdef struct Sum:
     uint32_t destination_at
 
 cdef enum:
-    BLOCKS_PER_SEGMENT = 1024
+    BLOCK_BITS = 10
+    BLOCKS_PER_SEGMENT = 1 << BLOCK_BITS
     MAXIMUM_KEY = 63
     NOWHERE = 0xFFFFFFFF
 
@@ -40,6 +41,7 @@ cdef class Layout:
     cdef list columns  # (element, derived, source's name)
     cdef uint8_t number  # of the layout
     cdef bint is_plain
+    cdef bint is_passed  # of Proxy mode: rows, of which no flow is made
     cdef uint32_t state_size
     cdef uint32_t key_size
     cdef uint32_t texts_at
@@ -54,22 +56,24 @@ cdef class Layout:
     # offsets of what the rules look at; of texts which they are
     cdef uint32_t source, destination, ports, protocol, snat, snat_port, flow_type, ingress_action, egress_action
     cdef uint32_t source_pod, destination_pod, http_vals, cluster
-    cdef uint32_t icmp, interface, exporter_ipv4, exporter_ipv6, domain, direction, control_bits, start
-    # blocks of key and state
+    cdef uint32_t icmp, interface, exporter_ipv4, exporter_ipv6, domain, direction, control_bits, start, end
+    # blocks of key and state, known by number: half as long as a pointer
     cdef uint8_t** segments
     cdef uint32_t segment_count
-    cdef uint32_t left  # blocks of the last segment that were never used
-    cdef uint8_t* free
+    cdef uint32_t blocks  # all numbers ever given are below
+    cdef uint32_t free  # the block freed last, NOWHERE with none; then by its first octets
 
-    def __cinit__(self, number, layout, leading, is_plain, rule_of):
-        """Compute from the plain-Python kernel's ``StateLayout``."""
+    def __cinit__(self, number, layout, leading):
+        """Compute from the plain-Python kernel's ``StateLayout``, or what of it a row has."""
         cdef uint32_t offset = 0
         cdef int text = 0
         self.number = number
+        self.free = NOWHERE
         self.schema = schema = layout.schema
-        self.is_plain = is_plain
+        self.is_plain = is_plain = schema.origin is FlowOrigin.PLAIN
+        self.is_passed = schema.origin is FlowOrigin.PROXY
         self.address_size = 4 if schema.family == 4 else 16
-        self.key_size = 2 * self.address_size + 5 + (26 if is_plain else 0)
+        self.key_size = 0 if self.is_passed else 2 * self.address_size + 5 + (26 if is_plain else 0)
         self.slots = {}
         numbered = []
         for name, slot in layout.slots.items():
@@ -91,6 +95,15 @@ cdef class Layout:
             self.kinds[text] = <Kind><int>kind
             offset += 4
             text += 1
+        self.columns = [
+            (element, layout.derived.get(element.name), self.slots[
+                layout.derived[element.name].source if element.name in layout.derived else element.name])
+            for element in schema.elements
+        ]
+        self.direction = self.slots["flowDirection"][0] if "flowDirection" in self.slots else NOWHERE
+        if self.is_passed:
+            self.find_what_passing_sets()
+            return
         rest = [(name, slot) for name, slot in layout.slots.items()
                 if name not in leading and slot.element in schema.elements]
         fills = [name for name, slot in rest if slot.rule is MergeRule.FILL]
@@ -106,13 +119,7 @@ cdef class Layout:
                 self.sums[self.sum_count].source_at = self.slots[f"{name} of source"][0]
                 self.sums[self.sum_count].destination_at = self.slots[f"{name} of destination"][0]
             self.sum_count += 1
-        self.columns = [
-            (element, layout.derived.get(element.name), self.slots[
-                layout.derived[element.name].source if element.name in layout.derived else element.name])
-            for element in schema.elements
-        ]
         own = lambda name: of_family(name, schema.family)
-        self.direction = self.slots["flowDirection"][0] if "flowDirection" in self.slots else NOWHERE
         self.source, self.destination = self.slots[own("sourceIPv4Address")][0], self.slots[own("destinationIPv4Address")][0]
         self.ports, self.protocol = self.slots["sourceTransportPort"][0], self.slots["protocolIdentifier"][0]
         assert self.slots["destinationTransportPort"][0] == self.ports + 2, "the ports lie side by side"
@@ -135,6 +142,15 @@ cdef class Layout:
         for at, name in enumerate(("sourceIPv4Address", "sourceTransportPort", "proxySnatIPv4", "proxySnatPort", "flowType")):
             self.copied[<int>at] = self.slot(own(name))
 
+    cdef int find_what_passing_sets(self) except -1:
+        self.flow_type = self.slots["flowType"][0]
+        self.source_pod, self.destination_pod = self.slots["sourcePodName"][4], self.slots["destinationPodName"][4]
+        self.cluster, self.domain = self.slots["clusterId"][4], self.slots["originalObservationDomainId"][0]
+        self.exporter_ipv4 = self.slots["originalExporterIPv4Address"][0]
+        self.exporter_ipv6 = self.slots["originalExporterIPv6Address"][0]
+        self.start, self.end = self.slots["flowStartSeconds"][0], self.slots["flowEndSeconds"][0]
+        return 0
+
     def __dealloc__(self):
         cdef uint32_t at
         for at in range(self.segment_count):
@@ -151,25 +167,28 @@ cdef class Layout:
         slot.form, slot.kind = <Form><int>form, <Kind><int>kind
         return slot
 
-    cdef uint8_t* new_state(self) except NULL:
-        """Room for a key and, behind it, the state that is given."""
-        cdef uint32_t size = self.key_size + self.state_size
-        cdef uint8_t* block = self.free
-        if block != NULL:
-            memcpy(&self.free, block, sizeof(uint8_t*))
-            return block + self.key_size
-        if self.left == 0:
-            self.segments = <uint8_t**>grown(self.segments, (self.segment_count + 1) * sizeof(uint8_t*))
-            self.segments[self.segment_count] = <uint8_t*>grown(NULL, <size_t>size * BLOCKS_PER_SEGMENT)
-            want_pages(self.segments[self.segment_count], <size_t>size * BLOCKS_PER_SEGMENT)
-            self.segment_count += 1
-            self.left = BLOCKS_PER_SEGMENT
-        self.left -= 1
-        return self.segments[self.segment_count - 1] + <size_t>self.left * size + self.key_size
+    cdef inline uint8_t* state(self, uint32_t block) noexcept:
+        """Where a block has its state; the key lies before it."""
+        cdef size_t size = self.key_size + self.state_size
+        return self.segments[block >> BLOCK_BITS] + (block & (BLOCKS_PER_SEGMENT - 1)) * size + self.key_size
 
-    cdef void free_state(self, uint8_t* state) noexcept:
-        cdef uint8_t* block = state - self.key_size
-        memcpy(block, &self.free, sizeof(uint8_t*))
+    cdef uint32_t new_block(self) except? 0xFFFFFFFF:
+        """Room for a key and a state."""
+        cdef size_t octets = <size_t>(self.key_size + self.state_size) * BLOCKS_PER_SEGMENT
+        cdef uint32_t block = self.free
+        if block != NOWHERE:
+            self.free = load32(self.state(block))
+            return block
+        if self.blocks >> BLOCK_BITS == self.segment_count:
+            self.segments = <uint8_t**>grown(self.segments, (self.segment_count + 1) * sizeof(uint8_t*))
+            self.segments[self.segment_count] = <uint8_t*>grown(NULL, octets)
+            want_pages(self.segments[self.segment_count], octets)
+            self.segment_count += 1
+        self.blocks += 1
+        return self.blocks - 1
+
+    cdef inline void free_block(self, uint32_t block) noexcept:
+        store32(self.state(block), self.free)
         self.free = block
 
 

@@ -76,7 +76,7 @@ cdef class Plain:
         cdef uint8_t* row = rows.row
         cdef uint8_t* state
         cdef uint8_t key[MAXIMUM_KEY]
-        cdef uint32_t size = layout.address_size, hash, handle, domain, at
+        cdef uint32_t size = layout.address_size, hash, handle, block, domain, at
         cdef uint8_t protocol = row[layout.protocol]
         cdef uint16_t icmp
         cdef const uint8_t* ipv4 = row + layout.exporter_ipv4
@@ -114,16 +114,17 @@ cdef class Plain:
         if handle != NOBODY:
             flow = table.flow(handle)
             if flow.flags & ANEW:
-                know_totals(flow.state, rows)
+                know_totals(layout.state(flow.block), rows)
                 flow.flags &= ~ANEW
-            self.later(flow.state, rows, start, end)
+            self.later(layout.state(flow.block), rows, start, end)
             table.touch(handle, flow, now, False)
             self.records_merged += 1
             return 0
         if not table.has_room():
             self.table_full += 1
             return 0
-        state = layout.new_state()
+        block = layout.new_block()
+        state = layout.state(block)
         memcpy(state - layout.key_size, key, layout.key_size)
         memcpy(state, row, layout.texts_at)
         memset(state, 0, 64)
@@ -139,7 +140,7 @@ cdef class Plain:
                 state + layout.texts_at + 4 * at,
                 self.strings.hold(rows.texts[at].octets, rows.texts[at].length, layout.kinds[at]),
             )
-        table.store(layout, state, hash, True, now)
+        table.store(layout, block, hash, True, now)
         self.records_created += 1
         return 0
 

@@ -3,11 +3,6 @@
 # A Message that holds nothing but Data Sets of known Templates, whole to its end, is read here. Any other
 # goes the plain-Python decoder's way, which owns the sessions, and its records come back as tuples.
 
-cdef dict ADDRESSES = {
-    AddressFamily.IPV4: ("sourceIPv4Address", "destinationIPv4Address"),
-    AddressFamily.IPV6: ("sourceIPv6Address", "destinationIPv6Address"),
-}
-
 
 @cython.final
 cdef class Receiver:
@@ -15,6 +10,7 @@ cdef class Receiver:
     cdef object decoder, intake, tally, exporters
     cdef Aggregated aggregated
     cdef Plain plain
+    cdef Passing passing  # in Proxy mode; else None
     cdef list layouts
     cdef list rules  # of each layout, by name
     cdef list plain_flows
@@ -27,11 +23,12 @@ cdef class Receiver:
     cdef int64_t sequence_lost
 
     def __cinit__(
-        self, decoder, compile_plan, tally, list layouts, list rules, list plain_flows, Aggregated aggregated, Plain plain
+        self, decoder, compile_plan, tally, list layouts, list rules, list plain_flows, Aggregated aggregated,
+        Plain plain, Passing passing,
     ):
         self.decoder, self.tally = decoder, tally
         self.layouts, self.rules, self.plain_flows = layouts, rules, plain_flows
-        self.aggregated, self.plain = aggregated, plain
+        self.aggregated, self.plain, self.passing = aggregated, plain, passing
         self.intake = Intake(decoder, compile_plan, self._compile, tally)
         self.exporters = OriginalExporters()
         self.sessions = {}
@@ -207,6 +204,11 @@ cdef class Receiver:
         if not known.has_init_time:
             known.header.init_time = self.intake.init_time_of(session, known.header.domain)
             known.has_init_time = True
+        if self.passing is not None:
+            for number in range(data_set.count):
+                at = rows.read(at, known.header.export_time)
+                self.passing.take(rows, &known.header)
+            return 0
         for number in range(data_set.count):
             at = rows.read(at, known.header.export_time)
             self.plain.merge(rows, &known.header, now)
@@ -241,6 +243,9 @@ cdef class Receiver:
         header.domain = received.header.observation_domain_id
         header.init_time = data_set.init_time
         self.peer_of(session, &header)
+        if self.passing is not None:
+            self.passing.take_decoded(template, records, &header)
+            return 0
         for record in records:
             rows = rows_of_record(template, <tuple>record)
             rows.load(<tuple>record)
@@ -285,7 +290,10 @@ cdef class Receiver:
         return 0
 
     def _compile(self, template, plan):
-        cdef Compiled made = Compiled()
+        cdef Compiled made
+        if self.passing is not None:
+            return self.passing.compiled(template, plan)
+        made = Compiled()
         moved = positions_of(plan)
         made.is_plain = plan.origin is not FlowOrigin.AGGREGATED
         # A plain flow may lack an address, or both: then what it has tells its family.
@@ -330,6 +338,22 @@ cdef class Receiver:
         self.sessions.clear()
         self.last_session = self.last = None
         return 0
+
+    cdef object close_session(self, session):
+        self.forget_sessions()
+        self.intake.close_session(session)
+
+    cdef object remember_templates(self, templates, now):
+        self.forget_sessions()
+        return self.intake.remember_templates(templates, now)
+
+    cdef object tick(self, now):
+        self.settle()
+        before = self.decoder.templates_expired
+        idle = self.intake.tick(now)
+        if idle or self.decoder.templates_expired != before:
+            self.forget_sessions()
+        return idle
 
     cdef int tell(self) except -1:
         """Tell the tally and the intake what was counted here."""

@@ -1,5 +1,11 @@
 # What is remembered of Templates and of Transport Sessions between one Message and the next.
 
+cdef tuple FAMILIES = (AddressFamily.IPV4, AddressFamily.IPV6)
+cdef dict ADDRESSES = {
+    AddressFamily.IPV4: ("sourceIPv4Address", "destinationIPv4Address"),
+    AddressFamily.IPV6: ("sourceIPv6Address", "destinationIPv6Address"),
+}
+
 cdef enum:
     MAXIMUM_SETS = 128  # of a Message read here
     MAXIMUM_SESSIONS = 65_536
@@ -19,7 +25,8 @@ cdef struct DataSet:
 cdef class Compiled:
     """What was compiled for one Template.
 
-    ``rows`` are by family, where the record decides; ``only`` of the one family, if the Template does.
+    ``rows`` are by family, where the record decides; ``only`` of the one family, if the Template does. ``ipv4_at`` and
+    ``ipv6_at`` say where the records have addresses of both, or None; in Proxy mode, where they have which.
     """
     cdef tuple rows
     cdef Rows only

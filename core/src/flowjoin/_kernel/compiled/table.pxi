@@ -4,21 +4,22 @@ cdef enum:
     READY = 1
     UPDATED = 2
     ENRICHED = 4
+    RETRIES_SHIFT = 4  # the flags' upper half is a half's retries
     MAXIMUM_RETRIES = 2
     FLOW_BITS = 12
     FLOWS = 1 << FLOW_BITS  # of a segment
     NOBODY = 0xFFFFFFFF
 
-cdef struct Flow:
+# Packed, and the state by number: there may be millions.
+cdef packed struct Flow:
     double active  # deadline of the next export
     double seen  # when the last record came; the idle deadline is one idle timeout later
-    uint8_t* state  # behind its key; NULL: no flow has this handle
+    uint32_t block  # of key and state; NOWHERE: no flow has this handle
     uint32_t place  # in the queue
     uint32_t before  # in the order of eviction; of a free handle, in ``after``, the next one
     uint32_t after
     uint8_t layout
     uint8_t flags
-    uint8_t retries
 
 cdef packed struct Due:
     double deadline
@@ -26,7 +27,7 @@ cdef packed struct Due:
     uint32_t handle
 
 cdef struct Departed:
-    uint8_t* state
+    uint32_t block
     uint8_t layout
     bint is_enriched
 
@@ -125,7 +126,9 @@ cdef class Table:
             if number < 0:
                 return NOBODY
             flow = self.flow(<uint32_t>number)
-            if flow.layout == layout.number and memcmp(flow.state - layout.key_size, key, layout.key_size) == 0:
+            if flow.layout == layout.number and are_equal(
+                layout.state(flow.block) - layout.key_size, key, layout.key_size
+            ):
                 return <uint32_t>number
 
     cdef inline bint has_room(self) noexcept:
@@ -144,8 +147,8 @@ cdef class Table:
             self.queue_room += self.queue_room // 2 + 1024
         return 0
 
-    cdef int store(self, Layout layout, uint8_t* state, uint32_t hash, bint is_ready, double now) except -1:
-        """Store a new flow whose key lies before its state; at the limit another leaves first."""
+    cdef int store(self, Layout layout, uint32_t block, uint32_t hash, bint is_ready, double now) except -1:
+        """Store a new flow whose key and state are in a block; at the limit another leaves first."""
         cdef uint32_t handle
         cdef Flow* flow
         while self.held >= self.limit:
@@ -159,10 +162,9 @@ cdef class Table:
         else:
             flow = self.flow(handle)
             self.free = flow.after
-        flow.state = state
+        flow.block = block
         flow.layout = layout.number
         flow.flags = UPDATED | (READY if is_ready else 0)
-        flow.retries = 0
         flow.active = now if is_ready else now + self.active_timeout
         flow.seen = now
         self.push(handle, flow)
@@ -313,7 +315,7 @@ cdef class Table:
         while True:  # flows that were seen again, or have left, are still among them
             handle = self.candidates.entries[0].handle
             flow = self.flow(handle)
-            if flow.state != NULL and flow.flags & READY and flow.seen == seen \
+            if flow.block != NOWHERE and flow.flags & READY and flow.seen == seen \
                     and self.serial(flow) == self.candidates.entries[0].serial:
                 return handle
             self.candidates.drop()
@@ -332,38 +334,39 @@ cdef class Table:
             free(self.departed)
             self.departed, self.departed_room, self.departed_first = larger, room, 0
         self.evicted += 1
-        cdef uint8_t* state = self.remove(handle)
+        cdef uint32_t block = self.remove(handle)
         if flags & UPDATED:  # without a record since its last export there is nothing new to say
             at = (self.departed_first + self.departed_count) % self.departed_room
-            self.departed[at].state = state
+            self.departed[at].block = block
             self.departed[at].layout = layout.number
             self.departed[at].is_enriched = flags & ENRICHED
             self.departed_count += 1
         else:
-            self.release(layout, state)
+            self.release(layout, block)
         return 0
 
-    cdef uint8_t* remove(self, uint32_t handle) noexcept:
-        """Take a flow out; gives its state, which still holds its strings."""
+    cdef uint32_t remove(self, uint32_t handle) noexcept:
+        """Take a flow out; gives its block, whose state still holds its strings."""
         cdef Flow* flow = self.flow(handle)
         cdef Layout layout = self.layout_of(flow)
-        cdef uint8_t* state = flow.state
+        cdef uint32_t block = flow.block
         if flow.flags & READY:
             self.unlink(&self.ready, flow)
         else:
             self.unlink(&self.waiting, flow)
             self.waiting_count -= 1
         self.take_out(flow.place)
-        index_remove(&self.index, self.hash_key(state - layout.key_size, layout.key_size), handle)
-        flow.state = NULL
+        index_remove(&self.index, self.hash_key(layout.state(block) - layout.key_size, layout.key_size), handle)
+        flow.block = NOWHERE
         flow.after = self.free
         self.free = handle
         self.held -= 1
-        return state
+        return block
 
-    cdef void release(self, Layout layout, uint8_t* state) noexcept:
-        """Let go of a state and its strings."""
+    cdef void release(self, Layout layout, uint32_t block) noexcept:
+        """Let go of a block and of its state's strings."""
+        cdef uint8_t* state = layout.state(block)
         cdef uint32_t at
         for at in range(layout.text_count):
             self.strings.let_go(load32(state + layout.texts_at + 4 * at))
-        layout.free_state(state)
+        layout.free_block(block)

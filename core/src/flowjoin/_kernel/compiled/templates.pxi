@@ -114,11 +114,13 @@ cdef class Rows:
     cdef Slot* maxima
     cdef uint32_t maximum_count
     cdef bint has_http_vals
-    # of plain flows
+    # of plain flows and of rows that pass
     cdef bint has_icmp, has_domain
     cdef bint has_delta[4]
     cdef bint has_total[4]
     cdef bint has_time[12]
+    # of rows that pass
+    cdef bint has_start, has_end, has_direction
     cdef tuple absent  # two: without and with a time at which the original exporter started
     cdef tuple lacking_ports
     # counted and not yet told, by name
@@ -132,6 +134,9 @@ cdef class Rows:
         cdef uint32_t run = 0
         cdef uint32_t count = 0
         self.layout = layout
+        self.has_start, self.has_end = "flowStartSeconds" in positions, "flowEndSeconds" in positions
+        self.has_direction = "flowDirection" in positions
+        self.has_domain = "originalObservationDomainId" in positions
         self.defaults = []
         self.kept = []
         self.row = <uint8_t*>zeroed(layout.state_size, 1)
@@ -188,11 +193,11 @@ cdef class Rows:
         self.has_http_vals = "httpVals" in positions
         if layout.is_plain:
             self.has_icmp = of_family("icmpTypeCodeIPv4", layout.schema.family) in positions
-            self.has_domain = "originalObservationDomainId" in positions
             for at, name in enumerate(PLAIN_DELTAS):
                 self.has_delta[<int>at] = name in positions
             for at, name in enumerate(PLAIN_TOTALS):
                 self.has_total[<int>at] = name in positions
+        if layout.is_plain or layout.is_passed:
             for name, register in REGISTER_NAMES.items():
                 if register < INIT_TIME:
                     self.has_time[<int>register] = name in positions
@@ -226,9 +231,17 @@ cdef class Rows:
                 found.append((<int>ICMP_CODE, None))
             if name in ("flowStartMilliseconds", "flowEndMilliseconds"):
                 return found  # their slots are computed
+        elif layout.is_passed and name in REGISTER_NAMES and self.computes_time(<int>REGISTER_NAMES[name]):
+            found.append((<int>REGISTER_NAMES[name], None))
         if name in layout.slots:
             found.append((-1, name))
         return found
+
+    cdef bint computes_time(self, int register):
+        """Whether a row that passes has a time which the register tells."""
+        if register < END_NANOSECONDS:
+            return not self.has_start
+        return not self.has_end or (register == INIT_TIME and not self.has_start)
 
     cdef list compile_field(self, at, field, targets):
         element, length = field.element, field.length
@@ -240,6 +253,8 @@ cdef class Rows:
         natural = data_type.natural_length
         if length == 0:
             step = NOTHING
+        elif carries_octets(field):
+            step = OCTETS_VARIABLE if length == VARIABLE_LENGTH else OCTETS
         elif data_type is DataType.STRING:
             step = STRING_VARIABLE if length == VARIABLE_LENGTH else STRING
         elif data_type is DataType.BOOLEAN:

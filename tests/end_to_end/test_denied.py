@@ -1,0 +1,170 @@
+"""Packets that a real nftables ruleset denies and logs to a group, in a network namespace of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+GROUP = 7
+# As the guide has it: rules that log what they deny, to a group, with a prefix that says why.
+RULES = f"""
+table inet t {{
+  chain in {{
+    type filter hook input priority 0;
+    ct state invalid drop
+    udp dport 9 counter log prefix "fj:ingress:drop:7" group {GROUP} drop
+    tcp dport 9 counter log prefix "fj:ingress:reject:8" group {GROUP} reject with tcp reset
+    icmpv6 type echo-request counter log prefix "fj:ingress:drop:implicit" group {GROUP} drop
+  }}
+  chain out {{
+    type filter hook output priority 0;
+    sctp dport 9 counter meta mark set 0x42 log prefix "to the outside: " group {GROUP} drop
+  }}
+}}
+"""
+SENDER = """
+import socket, struct
+for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+    sender = socket.socket(family, socket.SOCK_DGRAM)
+    sender.bind((address, 4000 + family))
+    for size in (100, 300):
+        sender.sendto(b"x" * size, (address, 9))
+try:
+    socket.create_connection(("127.0.0.1", 9), timeout=30)
+except ConnectionRefusedError:
+    pass
+echo = struct.pack(">BBHHH", 128, 0, 0, 1, 0)
+socket.socket(socket.AF_INET6, socket.SOCK_RAW, 58).sendto(echo, ("::1", 0))
+init = struct.pack(">HHII", 4132, 9, 0, 0) + bytes([1, 0, 0, 20]) + bytes(16)
+try:
+    socket.socket(socket.AF_INET, socket.SOCK_RAW, 132).sendto(init, ("127.0.0.1", 0))
+except PermissionError:
+    pass  # what the output chain drops is told to the sender
+"""
+# What the source needs: an answer to a request for the table, and a group.
+NEEDED = f"""
+import pathlib, socket
+from flowjoin_conntrack._netlink import dump_request
+from flowjoin_conntrack._nflog import bind_request, logged_packets
+for name in ("nf_conntrack_acct", "nf_conntrack_timestamp"):
+    pathlib.Path("/proc/sys/net/netfilter", name).write_text("1")
+asked = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+asked.settimeout(30)
+for request in (
+    dump_request(socket.AF_INET, zone=None, sequence=1),
+    bind_request({GROUP}, copy_octets=128, batch=1, flush_seconds=1, with_connection=False, sequence=2),
+):
+    asked.send(request)
+    list(logged_packets(asked.recv(65536)))
+"""
+LOOKUP = """
+policies:
+  - {rule: 7, policyName: no-discard, policyNamespace: shop, policyType: antrea, ruleName: udp}
+  - {rule: 8, policyName: no-discard, policyNamespace: shop, policyType: antrea, ruleName: tcp}
+"""
+
+
+@pytest.fixture
+def inside(require_program: Callable[[str], str]) -> Iterator[Callable[..., list[str]]]:
+    """Gives a function that makes a command one that runs in the namespace."""
+    ip = require_program("ip")
+    nft = require_program("nft")
+    name = f"fjd{os.getpid()}"
+    made = subprocess.run([ip, "netns", "add", name], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no network namespaces here: {made.stderr.strip()}")
+
+    def command(*words: str) -> list[str]:
+        return [ip, "netns", "exec", name, *words]
+
+    try:
+        subprocess.run([ip, "-n", name, "link", "set", "lo", "up"], check=True, capture_output=True)
+        ruled = subprocess.run(command(nft, "-f", "-"), input=RULES, capture_output=True, text=True, check=False)
+        if ruled.returncode:
+            pytest.skip(f"nftables cannot log to a group here: {ruled.stderr.strip()}")
+        asked = subprocess.run(command(sys.executable, "-c", NEEDED), capture_output=True, text=True, check=False)
+        if asked.returncode:
+            pytest.skip(f"this kernel does not tell what it denies: {asked.stderr.strip().splitlines()[-1]}")
+        yield command
+    finally:
+        subprocess.run([ip, "netns", "del", name], capture_output=True, check=False)
+
+
+@pytest.mark.slow
+def test_denied_packets_become_flows_with_their_rule(inside: Callable[..., list[str]], tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text(LOOKUP)
+    config = tmp_path / "flowjoin.yaml"
+    config.write_text(
+        f"stateDirectory: {tmp_path}/state\napiServer: {{address: none}}\n"
+        f"lookups: [{{type: file, path: {tmp_path}/cluster.yaml}}]\n"
+        "sources:\n"
+        "  - type: conntrack\n    activeTimeout: 1s\n    idleTimeout: 2s\n    pollInterval: 1s\n"
+        f"    denied: {{group: {GROUP}, rules: [{{mark: 0x42, action: reject, direction: egress}}]}}\n"
+        f"exporters: [{{type: log, path: {tmp_path}/flows, format: jsonLines}}]\n"
+    )
+    program = subprocess.Popen(
+        inside(sys.executable, "-m", "flowjoin", "run", "-c", str(config)), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert program.stderr is not None
+        said = []
+        for line in program.stderr:
+            said.append(line)
+            if '"source_opened"' in line:
+                break
+            if "denied.group" in line or '"source_failed"' in line:
+                break
+        assert '"source_opened"' in said[-1], said
+        subprocess.run(inside(sys.executable, "-c", SENDER), check=True, timeout=100)
+        wanted = {
+            # family, protocol: packets, octets, ingress policy and rule, its type and action, egress action
+            (4, 17): (2, 456, "no-discard", "udp", 2, 2, 0),
+            (6, 17): (2, 496, "no-discard", "udp", 2, 2, 0),
+            (4, 6): (1, 60, "no-discard", "tcp", 2, 3, 0),
+            (6, 58): (1, 48, "", "", 1, 2, 0),
+            (4, 132): (1, 52, "", "", 0, 0, 3),
+        }
+        assert rows_once_there(tmp_path / "flows", wanted) == wanted
+    finally:
+        program.send_signal(signal.SIGTERM)
+        _, errors = program.communicate(timeout=60)
+    assert program.returncode == 0, errors
+    rows = denied(tmp_path / "flows")
+    assert {row["flowEndReason"] for row in rows} == {3}
+    assert {row["sourceTransportPort"] for row in rows if row["protocolIdentifier"] in (17, 132)} == {4002, 4010, 4132}
+
+
+Rows = dict[tuple[int, int], tuple[object, ...]]
+
+
+def denied(path: Path) -> list[dict[str, object]]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return [row for row in rows if row["ingressNetworkPolicyRuleAction"] or row["egressNetworkPolicyRuleAction"]]
+
+
+def rows_once_there(path: Path, wanted: Rows) -> Rows:
+    """What is told, once it is what was wanted; what it is after a minute."""
+    deadline = time.monotonic() + 60
+    while True:
+        found: Rows = {}
+        for row in denied(path):
+            key = (6 if "sourceIPv6Address" in row else 4, row["protocolIdentifier"])
+            packets, octets, *_ = found.get(key, (0, 0))  # type: ignore[arg-type]  # both numbers
+            found[key] = (  # type: ignore[index]  # both numbers
+                packets + row["packetDeltaCount"],  # type: ignore[operator]  # as that
+                octets + row["octetDeltaCount"],  # type: ignore[operator]  # as that
+                *(row[f"ingressNetworkPolicy{name}"] for name in ("Name", "RuleName", "Type", "RuleAction")),
+                row["egressNetworkPolicyRuleAction"],
+            )
+        if found == wanted or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
