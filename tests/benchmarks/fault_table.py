@@ -14,16 +14,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from faults import ENRICHER_FAULTS, EXPORTER_FAULTS, suffer
 
 HEADS = {
-    "exporters": ("An exporter's", "its own rows: delivered, dead letters"),
-    "enrichers": ("An enricher's", ""),
+    "exporters": ("An exporter's", "the other exporter got", "its own rows: delivered, dead letters"),
+    "enrichers": ("An enricher's", "the exporter got"),
 }
 
 
 def main() -> None:
     for kind, faults in (("exporters", EXPORTER_FAULTS), ("enrichers", ENRICHER_FAULTS)):
-        whose, own = HEADS[kind]
-        print(f"| {whose} | the other exporter got | {own} | its health | warnings and errors | exit |")
-        print("|---|---|---|---|---|---|")
+        heads = (*HEADS[kind], "its health", "warnings and errors", "exit")
+        print(f"| {' | '.join(heads)} |")
+        print("|---" * len(heads) + "|")
         for fault in faults:
             with tempfile.TemporaryDirectory() as folder:
                 print(suffer(kind, fault, Path(folder)).line(fault), flush=True)

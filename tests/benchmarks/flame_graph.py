@@ -132,7 +132,7 @@ def record(data: str) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
-        receive_table.send("udp", int(process.stdout.readline()), messages, RATE)
+        receive_table.send(int(process.stdout.readline()), messages, RATE)
         process.stdin.close()
         process.stdout.read()
 

@@ -48,11 +48,12 @@ class Traffic:
         self.names = AGENT_IPV6 if is_ipv6 else AGENT
         self.per_message = per_message
         self._variants = [[self._record(pod, half) for half in range(2)] for pod in range(PODS)]
-        at, self._at = 0, {}
+        at = 0
+        self.at: dict[str, int] = {}  # of the leading fields
         for name in self.names:
             if FIELDS[name][2] == 0:
                 break  # from here on nothing has a place of its own
-            self._at[name] = at
+            self.at[name] = at
             at += FIELDS[name][2]
         self._source = f"sourceIPv{6 if is_ipv6 else 4}Address"
         self._octets = 16 if is_ipv6 else 4
@@ -89,19 +90,20 @@ class Traffic:
 
     def messages(self, first: int, last: int, end: int, halves: tuple[int, ...]) -> Iterator[bytes]:
         """Records of flows from ``first`` up to ``last``, of each half, that end at ``end``."""
-        return self._cut(self._patched(flow, half, end) for flow in range(first, last) for half in halves)
+        return self._cut(self.patched(flow, half, end) for flow in range(first, last) for half in halves)
 
     def repeated(self, count: int, end: int) -> Iterator[bytes]:
         """So many records of the first flow, that end at ``end``."""
-        return self._cut(itertools.repeat(self._patched(0, 0, end), count))
+        return self._cut(itertools.repeat(self.patched(0, 0, end), count))
 
-    def _patched(self, flow: int, half: int, end: int) -> bytes:
+    def patched(self, flow: int, half: int, end: int) -> bytes:
+        """A record of a flow that ends at ``end``."""
         record = bytearray(self._variants[flow % PODS][half])
-        struct.pack_into(">I", record, self._at["flowEndSeconds"], STARTED + end)
-        struct.pack_into(">H", record, self._at["sourceTransportPort"], flow & 0xFFFF)
-        struct.pack_into(">I", record, self._at[self._source] + self._octets - 4, 0x0A000000 + (flow >> 16))
+        struct.pack_into(">I", record, self.at["flowEndSeconds"], STARTED + end)
+        struct.pack_into(">H", record, self.at["sourceTransportPort"], flow & 0xFFFF)
+        struct.pack_into(">I", record, self.at[self._source] + self._octets - 4, 0x0A000000 + (flow >> 16))
         for name in ("octetTotalCount", "packetTotalCount", "octetDeltaCount", "packetDeltaCount"):
-            struct.pack_into(">Q", record, self._at[name], 1_000 + 10 * end)
+            struct.pack_into(">Q", record, self.at[name], 1_000 + 10 * end)
         return bytes(record)
 
     def _cut(self, records: Iterator[bytes]) -> Iterator[bytes]:

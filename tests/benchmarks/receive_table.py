@@ -1,9 +1,10 @@
 """CPU seconds per million records with receiving, beside C collectors: ``python tests/benchmarks/receive_table.py``.
 
 Every collector gets the same Messages of an agent over loopback, at the same rate, from one sender. Over UDP the
-rates are those at which no collector should lose any; over TCP the sender goes as fast as it is read. flowjoin decodes,
-joins and exports once a second into nothing; ``nfcapd`` and ``nfacctd`` (all of its processes) skip the elements they
-do not know and join nothing. A collector that is not installed is left out.
+rates are those at which no collector should lose any; over TCP the sender goes as fast as it is read, for seconds, and
+writes many Messages with one system call (an agent writes one: then the system calls are what is measured). flowjoin
+decodes, joins and exports once a second into nothing; ``nfcapd`` and ``nfacctd`` (all of its processes) skip the
+elements they do not know and join nothing. A collector that is not installed is left out.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ import shutil
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import trio
-from kernel_table import Traffic
+from kernel_table import STARTED, Traffic
 from one_table import Figure, show
 
 from flowjoin._aggregator.process import Aggregation
@@ -43,8 +46,13 @@ from flowjoin.wire import Decoder, default_registry
 from hand_made import message, template_set  # isort: skip
 
 FLOWS = 4_800  # each round of records fills whole Messages
-CASES = [("udp", 1, 40_000.0), ("udp", 8, 20_000.0), ("tcp", 1, 0.0), ("tcp", 60, 0.0)]
-PLAIN = "flowjoin, plain"  # once, and at a twentieth of the rate
+UDP_CASES = [(1, 40_000.0), (8, 20_000.0)]  # records a Message, Messages a second
+TCP_CASES = [(1, True), (1, False), (60, False)]  # records a Message; whether each is written alone
+PLAIN = "flowjoin, plain"  # once, and over UDP at a twentieth of the rate
+HEADERS = 20  # of a Message and of its Set
+SEQUENCE_AT = 8
+SET = struct.Struct(">HH")
+NUMBER = struct.Struct(">I")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
@@ -138,38 +146,96 @@ def other(
                     process.kill()
 
 
-def send(protocol: str, port: int, messages: list[bytes], rate: float) -> None:
-    kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
-    with socket.socket(socket.AF_INET, kind) as sender:
+def send(port: int, messages: list[bytes], rate: float) -> None:
+    """Datagrams, so many a second."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.connect(("127.0.0.1", port))
         sender.sendall(messages[0])
         time.sleep(0.1)
         began = time.perf_counter()
         for number, octets in enumerate(messages):
-            if rate and not number & 15:
+            if not number & 15:
                 ahead = number / rate - (time.perf_counter() - began)
                 if ahead > 0.0005:
                     time.sleep(ahead)
             sender.sendall(octets)
 
 
-def measure(
-    protocol: str, start: Any, per_message: int, rate: float, seconds: float, unpaced: int
-) -> tuple[float, float, float]:
-    """CPU seconds per million records, records lost, records a second."""
-    traffic = Traffic(is_ipv6=False, per_message=per_message)
-    records = int(rate * seconds) * per_message if rate else unpaced
+class Rounds:
+    """All flows' records in Messages that are made once: from round to round only times and sequence change."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        self.octets = bytearray()
+        self.messages: list[tuple[int, int]] = []  # where each begins and ends
+        self._times: list[int] = []
+        records = [traffic.patched(flow, half, 10) for flow in range(FLOWS) for half in range(2)]
+        self.records = len(records)
+        for first in range(0, len(records), traffic.per_message):
+            of_message = records[first : first + traffic.per_message]
+            begins, at = len(self.octets), len(self.octets) + HEADERS
+            for record in of_message:
+                self._times.append(at + traffic.at["flowEndSeconds"])
+                at += len(record)
+            body = b"".join(of_message)
+            self.octets += message(SET.pack(256, 4 + len(body)) + body)
+            self.messages.append((begins, len(self.octets)))
+
+    def make(self, number: int) -> bytearray:
+        """A round's octets; its records end ten seconds after those of the round before."""
+        a_message = self.records // len(self.messages)
+        for position, (begins, _) in enumerate(self.messages):
+            NUMBER.pack_into(self.octets, begins + SEQUENCE_AT, (number * len(self.messages) + position) * a_message)
+        end = NUMBER.pack(STARTED + 10 * (number + 1))
+        for at in self._times:
+            self.octets[at : at + 4] = end
+        return self.octets
+
+
+class Sent(NamedTuple):
+    """What a sender did."""
+
+    records: int
+    seconds: float
+    cpu_seconds: float
+
+
+def send_rounds(port: int, traffic: Traffic, seconds: float, *, is_each_alone: bool) -> Sent:
+    """Send over TCP for so long, as fast as it is read: each Message alone, or all of a round at once."""
+    rounds = Rounds(traffic)
+    number = 0
+    with socket.create_connection(("127.0.0.1", port)) as sender:
+        sender.sendall(message(template_set(traffic.names)))
+        began, spent = time.perf_counter(), time.thread_time()
+        while time.perf_counter() - began < seconds:
+            octets = memoryview(rounds.make(number))
+            if is_each_alone:
+                for begins, ends in rounds.messages:
+                    sender.sendall(octets[begins:ends])
+            else:
+                sender.sendall(octets)
+            number += 1
+        return Sent(number * rounds.records, time.perf_counter() - began, time.thread_time() - spent)
+
+
+def send_paced(port: int, traffic: Traffic, seconds: float, rate: float) -> Sent:
+    """Send over UDP, so many Messages a second."""
     messages = [message(template_set(traffic.names))]
     end = 10
-    while len(messages) * per_message < records:
+    while len(messages) <= rate * seconds:
         messages += traffic.messages(0, FLOWS, end, (0, 1))
         end += 10
-    del messages[records // per_message + 1 :]
-    sent = (len(messages) - 1) * per_message
+    del messages[int(rate * seconds) + 1 :]
+    began, spent = time.perf_counter(), time.thread_time()
+    send(port, messages, rate)
+    records = (len(messages) - 1) * traffic.per_message
+    return Sent(records, time.perf_counter() - began, time.thread_time() - spent)
+
+
+def measure(start: Any, give: Callable[[int], Sent]) -> dict[str, float]:
+    """One run of one collector."""
     with start as (process, port, received):
-        before, began = cpu_seconds(process), time.perf_counter()
-        send(protocol, port, messages, rate)
-        lasted = time.perf_counter() - began
+        before = cpu_seconds(process)
+        sent = give(port)
         after = cpu_seconds(process)
         while True:  # until it is quiet
             time.sleep(1.0)
@@ -178,7 +244,11 @@ def measure(
                 break
             after = now
         count = received()
-    return 1e6 * (now - before) / sent, 0.0 if count is None else sent - count, sent / lasted
+    figures = {"CPU s a million records": 1e6 * (now - before) / sent.records}
+    if count is not None:
+        figures |= {"records lost": sent.records - count, "records/s": sent.records / sent.seconds}
+        figures["sender's CPU s a million records"] = 1e6 * sent.cpu_seconds / sent.records
+    return figures
 
 
 def collectors() -> dict[str, Callable[[str], Any]]:
@@ -202,28 +272,48 @@ def collectors() -> dict[str, Callable[[str], Any]]:
     return starts
 
 
+def cases(seconds: float, slower: float) -> Iterator[tuple[str, str, Callable[..., Sent]]]:
+    """Protocol, what is measured, and what sends it, given a port and whether it is to the plain form."""
+    for per_message, rate in UDP_CASES:
+        traffic = Traffic(is_ipv6=False, per_message=per_message)
+        rate /= slower
+        yield (
+            "udp",
+            f"UDP, {records_of(per_message)}, {rate:,.0f} Messages/s",
+            lambda port, is_plain, traffic=traffic, rate=rate: send_paced(
+                port, traffic, seconds, rate / (20 if is_plain else 1)
+            ),
+        )
+    for per_message, is_each_alone in TCP_CASES:
+        traffic = Traffic(is_ipv6=False, per_message=per_message)
+        yield (
+            "tcp",
+            f"TCP, {records_of(per_message)}, {'each written alone' if is_each_alone else 'many written at once'}",
+            lambda port, is_plain, traffic=traffic, is_each_alone=is_each_alone: send_rounds(
+                port, traffic, seconds, is_each_alone=is_each_alone
+            ),
+        )
+
+
+def records_of(per_message: int) -> str:
+    return f"{per_message} record{'s' * (per_message > 1)} a Message"
+
+
 def figures(runs: int, seconds: float, slower: float) -> Iterator[Figure]:
     """All of them; the collectors take turns, so that what else the machine does meets each."""
     starts = collectors()
-    for protocol, per_message, rate in CASES:
-        found: dict[str, list[tuple[float, float, float]]] = {}
+    for protocol, case, give in cases(seconds, slower):
+        found: dict[str, list[dict[str, float]]] = {}
         for run in range(runs):
             for name, start in starts.items():
                 is_plain = name == PLAIN
                 if (protocol == "tcp" and not name.startswith("flowjoin")) or (is_plain and run):
                     continue
-                asked = rate / slower / (20 if is_plain else 1)
-                unpaced = 30_000 if is_plain else 600_000
-                figure = measure(protocol, start(protocol), per_message, asked, seconds, unpaced)
+                figure = measure(start(protocol), partial(give, is_plain=is_plain))
                 found.setdefault(name, []).append(figure)
-        pace = f"{rate / slower:,.0f} Messages/s" if rate else "as fast as they are read"
-        case = f"{protocol.upper()}, {per_message} record{'s' * (per_message > 1)} a Message, {pace}"
         for name, values in found.items():
-            cpu, lost, speed = (statistics.median(each) for each in zip(*values, strict=True))
-            yield Figure(case, "CPU s a million records", name, cpu)
-            if name.startswith("flowjoin"):
-                yield Figure(case, "records lost", name, lost)
-                yield Figure(case, "records/s", name, speed)
+            for figure in values[0]:
+                yield Figure(case, figure, name, statistics.median(value[figure] for value in values))
 
 
 def main() -> None:

@@ -46,17 +46,17 @@ def encoded(batch: FlowBatch, *, keep: bool = False, **keys: Any) -> tuple[int, 
     encoding = encoding_of(replace(CONFIG, **keys), RecordingContext(), trio.CapacityLimiter(1))
     octets, kept = 0, []
 
-    async def encode() -> None:
+    async def take(piece: bytes) -> None:
         nonlocal octets
-        encoder, rows = encoding.start(AT), range(len(batch))
-        for at in range(0, len(rows), encoding.rows):
-            piece = await encoder.add(batch, rows[at : at + encoding.rows])
-            octets += len(piece)
-            if keep:
-                kept.append(piece)
-        piece = await encoder.finish()
         octets += len(piece)
-        kept.append(piece)
+        if keep:
+            kept.append(piece)
+
+    async def encode() -> None:
+        encoder, rows = encoding.start(AT, take), range(len(batch))
+        for at in range(0, len(rows), encoding.rows):
+            await encoder.add(batch, rows[at : at + encoding.rows])
+        await encoder.finish()
 
     trio.run(encode)
     return octets, kept

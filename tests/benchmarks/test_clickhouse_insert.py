@@ -103,7 +103,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseProce
 @pytest.mark.benchmark(timer=time.process_time)
 def test_batch_to_insert(benchmark: Any, server: ClickHouseProcess) -> None:
     config = ClickHouseConfig(database_url=server.url, database="ours", create_schema=True, schema=WITHOUT_VIEWS)
-    connection = Connection(config, compatibility="antrea-2.7", registry=fresh().schema.registry)
+    connection = Connection(config, compatibility="antrea-2.7", registry=fresh().schema.registry, answered=int)
     connection.open()
 
     def insert(batch: FlowBatch) -> None:
@@ -118,7 +118,7 @@ def test_batch_to_insert(benchmark: Any, server: ClickHouseProcess) -> None:
 @pytest.mark.benchmark(timer=time.process_time)
 def test_batch_to_insert_of_rows_by_clickhouse_connect(benchmark: Any, server: ClickHouseProcess) -> None:
     config = ClickHouseConfig(database_url=server.url, database="theirs", create_schema=True, schema=WITHOUT_VIEWS)
-    connection = Connection(config, compatibility="antrea-2.7", registry=fresh().schema.registry)
+    connection = Connection(config, compatibility="antrea-2.7", registry=fresh().schema.registry, answered=int)
     connection.open()
     connection.close()
     client = get_client(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -23,6 +26,7 @@ from flowjoin._pipeline.assembly import Pipeline
 from flowjoin._pipeline.process import Stop, run_pipeline
 from flowjoin._pipeline.state_directory import open_state
 from flowjoin._telemetry.logs import Logs
+from flowjoin.api import ExporterType, PluginContractError
 
 READY = S1 | {"flowType": 3}
 TEMPLATE = message(template_set(AGENT))
@@ -170,6 +174,39 @@ def test_lane_bytes(tmp_path: Path) -> None:
     octets = batch_of(*range(held)).octets
     assert octets * 1.5 > 65536
     assert octets < 2 * 65536
+
+
+class PatientPlugins(CountingPlugins):
+    """Of a type that wants so many seconds."""
+
+    def __init__(self, wanted: Any) -> None:
+        super().__init__()
+        self._wanted = wanted
+
+    def exporter_type(self, name: str) -> ExporterType:
+        return dataclasses.replace(super().exporter_type(name), patience=lambda _settings: self._wanted)
+
+
+def patience_of(plugins: CountingPlugins) -> float:
+    text = "aggregatorTransportProtocol: None\nlimits: {hang: 7s}\nexporters: [{type: counting, spool: none}]\n"
+    configured = bound(text, plugins)
+    with open_state(None) as state:
+        pipeline = assembled(configured, kernel_of(configured), state, Logs(io.StringIO()))
+        (component,) = (row for row in pipeline.health.components if row.kind == "exporters")
+        return component.patience.seconds
+
+
+def test_hang() -> None:
+    assert patience_of(CountingPlugins()) == 7
+    assert patience_of(PatientPlugins(3)) == 7
+    assert patience_of(PatientPlugins(90.5)) == 90.5
+    assert patience_of(PatientPlugins(inf)) == inf
+
+
+@pytest.mark.parametrize("wanted", [nan, -1, "soon", None])
+def test_a_patience_that_is_no_time_is_the_plugins_error(wanted: object) -> None:
+    with pytest.raises(PluginContractError, match=r"its patience gave .*, not seconds"):
+        patience_of(PatientPlugins(wanted))
 
 
 def test_no_limit_is_forgotten_here() -> None:

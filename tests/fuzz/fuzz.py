@@ -1,13 +1,13 @@
 """Coverage-guided fuzzing with atheris: ``python tests/fuzz/fuzz.py TARGET [libFuzzer's options] [CORPUS]``.
 
-Targets: ``decoder``, ``framer``, ``capture`` (pcap, pcapng, IPFIX Files), ``ingest`` (both forms of the kernel side by
-side: they must not part). Nothing but the decoder's own error may come out, however hostile the octets; libFuzzer
-itself watches time and memory. Only the plain-Python code guides the search: the compiled form goes where its twin
-goes.
+Targets: ``decoder``, ``framer``, ``capture`` (pcap, pcapng, IPFIX Files), ``ingest`` and ``proxy`` (both forms of the
+kernel side by side: they must not part). Nothing but the decoder's own error may come out, however hostile the octets;
+libFuzzer itself watches time and memory. Only the plain-Python code guides the search: the compiled form goes where its
+twin goes.
 
 To make a pair of kernels takes a hundred times as long as most inputs, so a pair takes many: after each its flows have
 left, which is checked, and its sessions are closed. An input may fail only after others: all that the pair has taken is
-written beside the corpus's files, and ``fuzz.py again FILE`` takes it once more.
+written beside the corpus's files, and ``fuzz.py again TARGET FILE`` takes it once more.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import atheris
@@ -42,7 +43,7 @@ SESSIONS = (
     TransportSession(protocol="tcp", peer="2001:db8::1", peer_port=50_001),
 )
 INPUTS_A_PAIR = 500
-HISTORY = "history-of-ingest"  # a line for each input, in hexadecimal digits
+HISTORY = "history"  # a line for each input, in hexadecimal digits
 ROUNDS = 4  # a half is given up when it is due for the third time
 
 
@@ -85,9 +86,9 @@ def capture(octets: bytes) -> None:
 class Pair:
     """Both forms of the kernel, and what they were given."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_proxy: bool = False) -> None:
         limits = KernelLimits(flows=3, string_octets=400, active_timeout=5.0, idle_timeout=7.0)
-        self.forms = BothForms(REGISTRY, limits=limits, schemas=SCHEMAS)
+        self.forms = BothForms(REGISTRY, limits=limits, schemas=SCHEMAS, is_proxy=is_proxy)
         self.now = 0.0
         self.inputs: list[bytes] = []
 
@@ -114,24 +115,21 @@ class Pair:
             self.forms.close_session(session)
 
 
-pair = Pair()
+class Pairs:
+    """One pair after the other."""
 
+    def __init__(self, make: Callable[[], Pair]) -> None:
+        self._make = make
+        self._pair = make()
 
-def ingest(octets: bytes) -> None:
-    global pair
-    if len(pair.inputs) == INPUTS_A_PAIR:
-        pair = Pair()
-    try:
-        pair.take(octets)
-    except BaseException:
-        Path(sys.argv[-1], HISTORY).write_text("".join(f"{each.hex()}\n" for each in pair.inputs))
-        raise
-
-
-def again(history: Path) -> None:
-    """Take what a pair had taken when it failed."""
-    for line in history.read_text().splitlines():
-        pair.take(bytes.fromhex(line))
+    def take(self, octets: bytes) -> None:
+        if len(self._pair.inputs) == INPUTS_A_PAIR:
+            self._pair = self._make()
+        try:
+            self._pair.take(octets)
+        except BaseException:
+            Path(sys.argv[-1], HISTORY).write_text("".join(f"{each.hex()}\n" for each in self._pair.inputs))
+            raise
 
 
 def seeds() -> dict[str, list[bytes]]:
@@ -146,6 +144,7 @@ def seeds() -> dict[str, list[bytes]]:
         "decoder": [stream],
         "framer": [stream],
         "ingest": [stream],
+        "proxy": [stream],
         "capture": [pcap(packets), section() + interface() + b"".join(simple), b"".join(agents)],
     }
 
@@ -154,15 +153,18 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "decoder": decoder,
     "framer": framer,
     "capture": capture,
-    "ingest": ingest,
+    "ingest": Pairs(Pair).take,
+    "proxy": Pairs(partial(Pair, is_proxy=True)).take,
 }
 
 
 def main() -> None:
-    name, corpus = sys.argv[1], Path(sys.argv[-1])
-    if name == "again":
-        again(corpus)
+    if sys.argv[1] == "again":
+        _, _, name, history = sys.argv
+        for line in Path(history).read_text().splitlines():
+            TARGETS[name](bytes.fromhex(line))
         return
+    name, corpus = sys.argv[1], Path(sys.argv[-1])
     for number, seed in enumerate(seeds()[name]):
         (corpus / f"seed-{number}").write_bytes(seed)
     atheris.Setup([sys.argv[0], *sys.argv[2:]], TARGETS[name])

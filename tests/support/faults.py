@@ -17,6 +17,7 @@ from flowjoin._generator.config import TrafficConfig
 SUPPORT = Path(__file__).parent
 TRAFFIC = TrafficConfig(flows=60, seed=3)
 PATIENCE = 60.0
+HANG_SECONDS = 6  # longer than shutdownGracePeriod, and what is allowed beyond it
 
 EXPORTER_FAULTS = (
     "open: raises",
@@ -28,10 +29,14 @@ EXPORTER_FAULTS = (
     "export: raises a BaseException",
     "export: calls sys.exit",
     "export: hangs",
+    "export: hangs once",
+    "export: hangs, shielded",
+    "export: takes longer and says that it gets on",
     "export: blocks the loop for 1.5 s",
     "export: blocks the loop for ever",
     "its task: raises",
     "close: hangs",
+    "close: hangs after a failure",
     "close: hangs, shielded",
 )
 ENRICHER_FAULTS = (
@@ -45,6 +50,18 @@ ENRICHER_FAULTS = (
     "enrich: gives values of a wrong type",
     "its task: raises",
 )
+NEVER_DELIVERS = (
+    "open: raises",
+    "open: raises a BaseException",
+    "open: hangs",
+    "open: yields something else",
+    "export: raises",
+    "export: raises a BaseException",
+    "export: calls sys.exit",
+    "export: hangs",
+    "export: hangs, shielded",
+)
+IS_SHOWN_LATE = ("open: hangs", "export: hangs", "export: hangs, shielded", "close: hangs after a failure")
 assert Settings().does == ""
 
 
@@ -54,7 +71,7 @@ class Outcome:
 
     Attributes:
         others: rows that the other exporter delivered, of those that left.
-        own: rows that the ill exporter delivered, or that passed the ill enricher.
+        own: rows that the ill exporter delivered, and its dead letters; empty for an enricher.
         health: of the ill plugin, while it runs.
         said: events of warnings and errors, each once.
         exit_code: of the process, told to stop; negative, what killed it.
@@ -71,7 +88,9 @@ class Outcome:
 
     def line(self, fault: str) -> str:
         events = ", ".join(f"`{event}`" for event in self.said) or "nothing"
-        return f"| {fault} | {self.others} of {self.rows} | {self.own} | {self.health} | {events} | {self.exit_code} |"
+        others = "-" if "for ever" in fault else f"{self.others} of {self.rows}"
+        own = f" {self.own} |" if self.own else ""
+        return f"| {fault} | {others} |{own} {self.health} | {events} | {self.exit_code} |"
 
 
 def suffer(kind: str, fault: str, folder: Path, run: Run = Program) -> Outcome:
@@ -84,7 +103,8 @@ def suffer(kind: str, fault: str, folder: Path, run: Run = Program) -> Outcome:
         api = program.wait_line("api_ready")["addresses"][0].rpartition(":")[2]
         send(program.wait_ready(), TRAFFIC)
         if "for ever" not in fault:
-            seen = watched(int(api), f"{kind}/bad")
+            delivering = {"good"} if kind == "enrichers" or fault in NEVER_DELIVERS else {"good", "bad"}
+            seen = watched(int(api), f"{kind}/bad", delivering, is_to_degrade=fault in IS_SHOWN_LATE)
             program.process.terminate()
     except (OSError, AssertionError):
         if not is_fatal:
@@ -93,8 +113,10 @@ def suffer(kind: str, fault: str, folder: Path, run: Run = Program) -> Outcome:
     lines = [json.loads(line) for line in program.text.splitlines() if line.startswith("{")]
     books = next((line for line in reversed(lines) if line["event"] == "books"), {"rows": 0, "lanes": {}})
     lane = books["lanes"].get("bad", {})
-    own = f"{lane.get('delivered', 0)}, {lane.get('dead_lettered', 0)} dead" if kind == "exporters" else "-"
-    said = dict.fromkeys(line["event"] for line in lines if line["level"] in ("warning", "error"))
+    own = f"{lane.get('delivered', 0)}, {lane.get('dead_lettered', 0)} dead" if kind == "exporters" else ""
+    said = dict.fromkeys(
+        line["event"] for line in lines if line["level"] in ("warning", "error") and line.get("name") != "good"
+    )
     flows = folder / "good.log"
     return Outcome(
         others=len(flows.read_text().splitlines()) if flows.exists() else 0,
@@ -121,31 +143,33 @@ def written(kind: str, fault: str, folder: Path) -> Path:
         'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
         'apiServer: {address: "127.0.0.1:0"}\n'
         "activeFlowRecordTimeout: 1s\n"
-        "shutdownGracePeriod: 1s\n"
-        "limits: {stall: 5s}\n"
+        "shutdownGracePeriod: 2s\n"
+        f"limits: {{stall: 5s, hang: {HANG_SECONDS}s}}\n"
         f"exporters: [{ill + ', ' if kind == 'exporters' else ''}{{type: log, name: good, path: {folder}/good.log}}]\n"
         + (f"enrichers: [{ill}]\n" if kind == "enrichers" else "")
     )
     return path
 
 
-def watched(api: int, component: str) -> dict[str, Any]:
-    """Until the good exporter has a row of each flow: what is said of the bad plugin's health."""
+def watched(api: int, component: str, delivering: set[str], *, is_to_degrade: bool) -> dict[str, Any]:
+    """Until these exporters have a row of each flow: what is said of the bad plugin's health.
+
+    What is known only after ``limits.hang`` is waited for.
+    """
     until = time.monotonic() + PATIENCE
-    health: dict[str, int] = {}
+    states: dict[str, int] = {}
     while time.monotonic() < until:
         report = json.loads(asked(api, "/healthz?output=json"))
-        states = {each["component"]: each["state"] for each in report["components"]}
-        state = states.get(component, "-")
-        health[state] = health.get(state, 0) + 1
-        figures = asked(api, "/metrics").decode().splitlines()
-        given = next(
-            (line for line in figures if line.startswith('flowjoin_lane_delivered_rows_total{name="good"}')), "0 0"
-        )
-        if float(given.rpartition(" ")[2]) >= TRAFFIC.flows:
+        state = next(each["state"] for each in report["components"] if each["component"] == component)
+        figures = dict(line.rsplit(" ", 1) for line in asked(api, "/metrics").decode().splitlines())
+        if float(figures[f'flowjoin_component_failures_total{{name="{component}"}}']):
+            state = "degraded"  # if only for a moment between two looks
+        states[state] = states.get(state, 0) + 1
+        delivered = [float(figures[f'flowjoin_lane_delivered_rows_total{{name="{name}"}}']) for name in delivering]
+        if min(delivered) >= TRAFFIC.flows and ("degraded" in states or not is_to_degrade):
             break
         time.sleep(0.1)
-    return {"health": "degraded" if "degraded" in health else max(health, key=lambda name: health[name])}
+    return {"health": "degraded" if "degraded" in states else max(states, key=lambda name: states[name])}
 
 
 def asked(api: int, path: str) -> bytes:

@@ -13,6 +13,13 @@ import trio
 
 from flowjoin.api import EnricherType, ExporterType, hookimpl
 
+_done: list[bool] = []  # once in a process
+
+
+def _is_first() -> bool:
+    _done.append(True)
+    return len(_done) == 1
+
 
 class OddError(BaseException):
     """What nobody should raise."""
@@ -39,13 +46,21 @@ def fail(does: str, where: str) -> None:
 
 
 class Exporter:
-    def __init__(self, does: str) -> None:
+    def __init__(self, does: str, context: Any) -> None:
         self.does = does
         self.has_failed = False
+        self.context = context
 
     async def export(self, batch: Any) -> None:
-        if self.does == "export: hangs":
+        if self.does == "export: hangs" or (self.does == "export: hangs once" and _is_first()):
             await trio.sleep_forever()
+        if self.does == "export: hangs, shielded":
+            with trio.CancelScope(shield=True):
+                await trio.sleep_forever()
+        if self.does == "export: takes longer and says that it gets on":
+            for _ in range(16):
+                await trio.sleep(0.5)
+                self.context.progressed()
         if self.does == "export: raises, every other time":
             self.has_failed = not self.has_failed
             if self.has_failed:
@@ -58,7 +73,7 @@ class Exporter:
 
 
 class Enricher:
-    def __init__(self, does: str) -> None:
+    def __init__(self, does: str, _context: Any) -> None:
         self.does = does
 
     def enrich(self, batch: Any) -> Any:
@@ -77,30 +92,35 @@ class Enricher:
 
 async def _run_away(does: str) -> None:
     await trio.sleep(0.1)
-    fail(does, "its task")
+    fail(does.replace("close: hangs after a failure", "its task: raises"), "its task")
 
 
 def _opened(kind: type[Any]) -> Any:
     @asynccontextmanager
-    async def open_it(config: Settings, _context: Any) -> AsyncIterator[Any]:
+    async def open_it(config: Settings, context: Any) -> AsyncIterator[Any]:
+        is_to_hang_when_closed = config.does == "close: hangs after a failure" and _is_first()
         if config.does == "open: hangs":
             await trio.sleep_forever()
         fail(config.does, "open")
         if config.does == "open: yields something else":
             yield 7
             return
-        async with trio.open_nursery() as nursery:
-            if config.does.startswith("its task"):
-                nursery.start_soon(_run_away, config.does)
-            try:
-                yield kind(config.does)
-            finally:
-                if config.does == "close: hangs":
-                    await trio.sleep_forever()
-                if config.does == "close: hangs, shielded":
-                    with trio.CancelScope(shield=True):
+        try:
+            async with trio.open_nursery() as nursery:
+                if config.does.startswith("its task") or is_to_hang_when_closed:
+                    nursery.start_soon(_run_away, config.does)
+                try:
+                    yield kind(config.does, context)
+                finally:
+                    if config.does == "close: hangs":
                         await trio.sleep_forever()
-            nursery.cancel_scope.cancel()
+                    if config.does == "close: hangs, shielded":
+                        with trio.CancelScope(shield=True):
+                            await trio.sleep_forever()
+                nursery.cancel_scope.cancel()
+        finally:
+            if is_to_hang_when_closed:
+                await trio.sleep_forever()
 
     return open_it
 
@@ -110,8 +130,24 @@ def flowjoin_exporter_types() -> list[ExporterType]:
     return [ExporterType("ill", Settings, _opened(Exporter), api_version=1)]
 
 
+async def _cluster_uuid(config: Settings, log: Any) -> str | None:
+    if config.does == "cluster: hangs":
+        log.info("asking")
+        await trio.sleep_forever()
+    await trio.lowlevel.checkpoint()
+    return None
+
+
 @hookimpl
 def flowjoin_enricher_types() -> list[EnricherType]:
     return [
-        EnricherType("ill", Settings, adds=(), fills=("sourcePodName",), open=_opened(Enricher), api_version=1),
+        EnricherType(
+            "ill",
+            Settings,
+            adds=(),
+            fills=("sourcePodName",),
+            open=_opened(Enricher),
+            api_version=1,
+            cluster_uuid=_cluster_uuid,
+        ),
     ]

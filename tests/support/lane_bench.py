@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import inf
 
 import trio
 import trio.testing
@@ -27,7 +28,14 @@ def sleep_for(seconds: float) -> Callable[[object], Awaitable[None]]:
 class LaneBench:
     """A lane with its logger and health, its clock trio's and its jitter none."""
 
-    def __init__(self, opener: Opener, *, batching: Batching | None = None, bounds: LaneBounds | None = None) -> None:
+    def __init__(
+        self,
+        opener: Opener,
+        *,
+        batching: Batching | None = None,
+        bounds: LaneBounds | None = None,
+        patience: float = inf,
+    ) -> None:
         self.log = MemoryLog()
         self.health = HealthTable(lambda: 1.0)
         self.lane = Lane(
@@ -37,6 +45,7 @@ class LaneBench:
             component=self.health.add("exporters", "audit"),
             log=self.log,
             bounds=bounds,
+            patience=patience,
         )
 
     @property

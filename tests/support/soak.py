@@ -2,9 +2,10 @@
 
     FLOWJOIN_SOAK_SECONDS=600 FLOWJOIN_SOAK_RATE=0 python tests/support/soak.py
 
-What any lane's spool ever named in an index is kept, and compared with what its destination has in the end. A row is
-told by its addresses, ports, times and counts; rows that have all of them in common must be there as often as they
-were appended.
+What any lane's spool ever named in an index is kept, and compared with what its destination has in the end. Each row
+has a mark of its own (``kept_flowjoin.py``), so that a row that is there twice is known from two rows that are alike.
+``soak_books.py`` has the comparison, ``soak_destinations.py`` what each destination promises. Exits 1 when a promise
+was not kept.
 
 Environment: ``FLOWJOIN_SOAK_SECONDS`` of traffic, ``FLOWJOIN_SOAK_RATE`` records a second (0: as fast as it goes),
 ``FLOWJOIN_SOAK_KILLS`` of flowjoin, ``FLOWJOIN_SOAK_GAP`` seconds between two kills of a destination on average,
@@ -21,14 +22,18 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from random import Random
+from types import TracebackType
+from typing import Final
 
 from held_port import HeldPort
+from kept_flowjoin import LIFE
+from soak_books import Spooled, Total, compare, mark_of
 from soak_destinations import (
     ADDRESSES,
     DESTINATIONS,
@@ -37,20 +42,20 @@ from soak_destinations import (
     PATIENCE,
     Destination,
     Ipfix,
-    identity,
+    row_of,
     wait_until,
 )
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS
 from flowjoin._pipeline.spool.disk import Disk
-from flowjoin._pipeline.spool.index import Piece
-from flowjoin._pipeline.spool.segments import list_segments, load_index, read_batch
+from flowjoin._pipeline.spool.index import Index, Piece
+from flowjoin._pipeline.spool.segments import SegmentFiles, list_segments, load_index, read_batch
 from flowjoin.wire.registry import default_registry
 
-_PROGRAM = Path(__file__).with_name("kept_flowjoin.py")
-_FLOWS_AT_ONCE = 20_000  # of one run of the generator
-_LONGEST_ABSENCE = 4.0  # seconds
+_PROGRAM: Final = Path(__file__).with_name("kept_flowjoin.py")
+_FLOWS_AT_ONCE: Final = 20_000  # of one run of the generator
+_LONGEST_ABSENCE: Final = 4.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,32 +76,6 @@ class Settings:
             if f"FLOWJOIN_SOAK_{name.upper()}" in os.environ
         }
         return cls(**given)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Total:
-    """What became of a lane's rows.
-
-    Attributes:
-        appended: rows that the spool named as a batch.
-        repeated: of those, rows like an earlier one of the lane.
-        unbatched: rows that were in the spool and never became part of a batch.
-        found: in the destination, each as often as it is there.
-        dead: letters.
-        doubled: in the destination once too often.
-        foreign: in the destination, but never in the spool.
-    """
-
-    name: str
-    appended: int
-    repeated: int
-    unbatched: int
-    found: int
-    dead: int
-    lost: int
-    doubled: int
-    foreign: int
-    kills: int
 
 
 @dataclass(slots=True)
@@ -123,7 +102,7 @@ class Flowjoin:
                 [sys.executable, str(_PROGRAM), "run", "-c", str(self.config)],
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                env={**os.environ, **ENVIRONMENT},
+                env={**os.environ, **ENVIRONMENT, LIFE: str(self.lives)},
             )
         wait_until(lambda: self._event("ready") is not None and self._event("api_ready") is not None, "flowjoin starts")
         self._api = str((self._event("api_ready") or {})["addresses"][0])
@@ -168,7 +147,7 @@ class Flowjoin:
 
 
 class Soak:
-    """All of it, on one directory."""
+    """All of it, on one directory; what it starts is gone when it is left."""
 
     def __init__(self, directory: Path, settings: Settings) -> None:
         self._directory = directory
@@ -184,28 +163,47 @@ class Soak:
         # Held while a destination is away that does not bear a kill of flowjoin, and by the one who kills it.
         self._turns = {each.name: threading.Lock() for each in self.destinations if not each.bears_kills}
 
-    def run(self) -> list[Total]:
-        """Everything, to the comparison."""
-        try:
-            for each in self.destinations:
-                each.start()
-            self._configure()
-            self.flowjoin.start()
-            self._disturb()
-            self._say("the dust settles")
-            wait_until(self.flowjoin.is_idle, "all rows are delivered", patience=PATIENCE + self._settings.seconds)
-            self._count_dropped()
-            assert self.flowjoin.end() == 0
-            left = [path for path in (self._state / "spool").rglob("*.ipfix") if path.parent.name != DEAD_LETTERS]
-            assert not left, left
-            return [self._compared(each) for each in self.destinations]
-        finally:
-            self._stop.set()
-            self._stop_traffic.set()
-            self.flowjoin.kill()
-            for each in self.destinations:
-                each.stop()
-            self._listening.close()
+    def __enter__(self) -> Soak:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        self._stop_traffic.set()
+        self.flowjoin.kill()
+        for each in self.destinations:
+            each.stop()
+        self._listening.close()
+
+    def run(self) -> None:
+        """Everything, until flowjoin has ended and nothing is left in its spools; the destinations are still there."""
+        for each in self.destinations:
+            each.start()
+        self._configure()
+        self.flowjoin.start()
+        self._disturb()
+        self._say("the dust settles")
+        wait_until(self.flowjoin.is_idle, "all rows are delivered", patience=PATIENCE + self._settings.seconds)
+        self._count_dropped()
+        assert self.flowjoin.end() == 0
+        left = [path for path in (self._state / "spool").rglob("*.ipfix") if path.parent.name != DEAD_LETTERS]
+        assert not left, left
+
+    def compared(self) -> list[Total]:
+        """What the spools had against what the destinations have, now."""
+        spooled = {each.name: self._spooled(each.name) for each in self.destinations}
+        last_mark = max(mark_of(row) for rows in spooled.values() for row in rows.batched)
+        return [
+            compare(
+                each.name,
+                spooled[each.name],
+                each.rows(),
+                each.rows_taken_away(),
+                last_mark=last_mark,
+                promises_once=each.promises_once,
+                kills=each.kills,
+            )
+            for each in self.destinations
+        ]
 
     def _configure(self) -> None:
         spool = "spool: {maxSize: 32GiB}"
@@ -333,31 +331,11 @@ class Soak:
     def _count_dropped(self) -> None:
         self.flowjoin.dropped += int(_sum_of(self.flowjoin.metrics(), "flowjoin_lane_dropped_rows_total"))
 
-    def _compared(self, destination: Destination) -> Total:
-        appended, loose, dead = self._spooled(destination.name)
-        found = Counter(destination.rows())
-        unbatched = sum(1 for row in loose if row not in appended)
-        missing = appended - found - dead
-        return Total(
-            name=destination.name,
-            appended=appended.total(),
-            repeated=appended.total() - len(appended),
-            unbatched=unbatched,
-            found=found.total(),
-            dead=dead.total(),
-            lost=missing.total(),
-            doubled=sum(count - appended[row] for row, count in found.items() if 0 < appended[row] < count),
-            foreign=sum(count for row, count in found.items() if row not in appended),
-            kills=destination.kills,
-        )
-
-    def _spooled(self, lane: str) -> tuple[Counter[int], set[int], Counter[int]]:
-        """Rows of a lane's batches, rows that were in no batch when the process ended, dead letters."""
+    def _spooled(self, lane: str) -> Spooled:
+        """Of every segment that the lane ever had."""
         disk, registry = Disk(), default_registry()
-        batches: dict[tuple[int, int], int] = {}
-        rows: Counter[int] = Counter()
-        loose: set[int] = set()
-        dead: Counter[int] = Counter()
+        batches: set[tuple[int, int]] = set()
+        spooled = Spooled()
         for place in (
             self._state / "kept" / lane,
             self._state / "spool" / lane,
@@ -366,21 +344,22 @@ class Soak:
             for files in list_segments(disk, place) if place.is_dir() else ():
                 index = load_index(disk, files, registry)
                 assert not index.damaged_lines, files
+
+                def rows_of(pieces: Iterable[Piece], files: SegmentFiles = files, index: Index = index) -> list[int]:
+                    return [row for piece in pieces for row in _rows(read_batch(disk, files, [piece], index.schemas))]
+
                 for batch in index.batches:
-                    told = [
-                        row for piece in batch.pieces for row in _rows(read_batch(disk, files, [piece], index.schemas))
-                    ]
+                    told = rows_of(batch.pieces)
                     assert len(told) == batch.rows, (files, batch)
                     if place.name == DEAD_LETTERS:
-                        dead.update(told)
-                    elif batches.setdefault((batch.epoch, batch.sequence), hash(tuple(told))) == hash(tuple(told)):
-                        rows.update(told)
-                    else:
-                        raise AssertionError(f"two batches are called {batch.epoch}/{batch.sequence}")
-                open_pieces: list[Piece] = [piece for group in index.open_groups.values() for piece in group]
-                for piece in open_pieces:
-                    loose.update(_rows(read_batch(disk, files, [piece], index.schemas)))
-        return rows, loose, dead
+                        spooled.dead.update(told)
+                        continue
+                    name = batch.epoch, batch.sequence
+                    assert name not in batches, f"two batches of {lane} are called {name}"
+                    batches.add(name)
+                    spooled.batched.update(told)
+                spooled.unclosed.update(rows_of(chain.from_iterable(index.open_groups.values())))
+        return spooled
 
     def _say(self, what: str) -> None:
         with (self._directory / "events.log").open("a") as out:
@@ -390,7 +369,7 @@ class Soak:
 def _rows(batch: FlowBatch) -> Iterator[int]:
     """Identities of a batch's rows."""
     addresses = [batch.address_text(name.removesuffix("IP")) for name in ADDRESSES]
-    return map(identity, zip(*addresses, *(batch.column(name) for name in NUMBERS), strict=True))
+    return map(row_of, zip(*addresses, *(batch.column(name) for name in NUMBERS), strict=True))
 
 
 def _sum_of(figures: dict[str, float], name: str) -> float:
@@ -400,7 +379,7 @@ def _sum_of(figures: dict[str, float], name: str) -> float:
 
 def table(totals: list[Total], flowjoin: Flowjoin) -> str:
     """For people."""
-    names = ("appended", "found", "dead", "lost", "doubled", "kills")
+    names = ("appended", "found", "dead", "lost", "doubled", "excused", "alike", "kills")
     lines = ["destination  " + "".join(f"{name:>12}" for name in names)]
     lines += [f"{each.name:<13}" + "".join(f"{getattr(each, name):>12,}" for name in names) for each in totals]
     lines += [f"flowjoin: {flowjoin.kills} kills, {flowjoin.dropped} rows dropped for want of room"]
@@ -412,11 +391,14 @@ def main() -> int:
     settings = Settings.from_environment()
     with tempfile.TemporaryDirectory() as made:
         directory = Path(os.environ.get("FLOWJOIN_SOAK_KEEP", made))
-        soak = Soak(directory, settings)
-        totals = soak.run()
+        with Soak(directory, settings) as soak:
+            soak.run()
+            totals = soak.compared()
     print(settings, f"load {os.getloadavg()[0]:.1f}")
     print(table(totals, soak.flowjoin))
-    return any(each.lost or each.foreign or each.unbatched for each in totals)
+    problems = [problem for each in totals for problem in each.problems(soak.flowjoin.dropped)]
+    print("\n".join(problems) if problems else "every promise was kept")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

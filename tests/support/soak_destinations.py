@@ -7,6 +7,7 @@ import gzip
 import io
 import itertools
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -17,13 +18,18 @@ from typing import Any, ClassVar
 
 from clickhouse_process import ClickHouseProcess
 from held_port import HeldPort
+from kept_flowjoin import MARK
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, weed
+from soak_books import identity
 
 from flowjoin._model.transport_session import TransportSession
 from flowjoin.wire import NEED_DATA, DataSetReceived, Decoder, MessageFramer, default_registry, text_of
 
 PATIENCE = 300.0  # seconds for whatever must happen in the end
 _COLLECTOR = Path(__file__).with_name("killed_collector.py")
+_MOVED = "moved-"
+_MESSAGE_AND_SET = struct.Struct("!HHIIIH")  # RFC 7011 sections 3.1 and 3.3.2
+_LEAST_DATA_SET_ID = 256
 
 ADDRESSES = ("sourceIP", "destinationIP")
 NUMBERS = (
@@ -36,14 +42,14 @@ NUMBERS = (
     "packetTotalCount",
     "octetDeltaCount",
     "reverseOctetTotalCount",
-    "reverseOctetDeltaCount",
+    MARK,
 )
 COLUMNS = (*ADDRESSES, *NUMBERS)
 
 
-def identity(values: Iterable[object]) -> int:
-    """Of a row, by its COLUMNS; the same in one process only."""
-    return hash(",".join(map(str, values)))
+def row_of(values: Sequence[Any]) -> int:
+    """The identity of a row, from the values of its COLUMNS, whose last is the mark."""
+    return identity(int(values[-1]), values[:-1])
 
 
 def wait_until(is_so: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
@@ -59,7 +65,7 @@ class Destination:
 
     Attributes:
         name: of the lane.
-        promises_once: whether a row may be there only once.
+        promises_once: that a row is there only once.
         kills: how often it was taken away.
     """
 
@@ -89,9 +95,20 @@ class Destination:
         """Identities of all rows there."""
         raise NotImplementedError
 
+    def rows_taken_away(self) -> Iterator[int]:
+        """Identities of rows that it has besides, where the promise to be there once does not reach."""
+        return iter(())
+
+    def spoil(self) -> None:
+        """One row is lost, or some together; where it is promised that there are none twice, one is there twice."""
+        raise NotImplementedError
+
 
 class Log(Destination):
-    """A file, rotated as it grows; when it is taken away it is moved, and a directory takes its name."""
+    """A file, rotated as it grows; when it is taken away it is moved, and a directory takes its name.
+
+    A row is there once while device and inode stay. A batch that was on its way when the file was moved may be in both.
+    """
 
     name = "log"
     bears_kills = False  # a directory in the file's place is refused at start
@@ -108,7 +125,7 @@ class Log(Destination):
         self.kills += 1
         for number in itertools.count():
             with suppress(FileNotFoundError):  # in the middle of a rotation
-                self._path.rename(self.directory / f"moved-{self.kills}-{number}.csv")
+                self._path.rename(self.directory / f"{_MOVED}{self.kills}-{number}.csv")
             with suppress(FileExistsError):  # made anew meanwhile
                 self._path.mkdir()
                 return
@@ -123,9 +140,22 @@ class Log(Destination):
         )
 
     def rows(self) -> Iterator[int]:
-        for path in sorted(self.directory.iterdir()):
-            with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as lines:
-                yield from _rows_of_csv(lines)
+        for path in self._own_files():
+            yield from _rows_of_file(path)
+
+    def rows_taken_away(self) -> Iterator[int]:
+        for path in sorted(self.directory.glob(f"{_MOVED}*")):
+            yield from _rows_of_file(path)
+
+    def spoil(self) -> None:
+        path = max(self._own_files(), key=lambda path: path.stat().st_size)
+        octets = path.read_bytes()
+        is_packed = path.suffix == ".gz"
+        spoiled = _with_one_for_another(gzip.decompress(octets) if is_packed else octets)
+        path.write_bytes(gzip.compress(spoiled) if is_packed else spoiled)
+
+    def _own_files(self) -> list[Path]:
+        return sorted(path for path in self.directory.iterdir() if not path.name.startswith(_MOVED))
 
 
 class Ipfix(Destination):
@@ -194,6 +224,19 @@ class Ipfix(Destination):
                             if isinstance(event, DataSetReceived):
                                 yield from _rows_of_set(event, positions)
 
+    def spoil(self) -> None:
+        """The last Message with rows is gone: nothing that came later has them too."""
+        path = max(self.directory.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        octets = path.read_bytes()
+        at, last = 0, None
+        while at < len(octets):
+            _, length, _, _, _, set_id = _MESSAGE_AND_SET.unpack_from(octets, at)
+            if set_id >= _LEAST_DATA_SET_ID:
+                last = at, at + length
+            at += length
+        assert last is not None, f"{path} has no rows"
+        path.write_bytes(octets[: last[0]] + octets[last[1] :])
+
 
 class ClickHouse(Destination):
     """ClickHouse's engine behind its HTTP interface, in a process of its own."""
@@ -225,7 +268,14 @@ class ClickHouse(Destination):
         slots = self._server.query("SELECT DISTINCT intDiv(toUInt32(flowEndSeconds), 10) FROM flows")
         for (slot,) in slots:  # not all in one answer
             chosen = f"SELECT {wanted} FROM flows WHERE intDiv(toUInt32(flowEndSeconds), 10) = {slot}"
-            yield from map(identity, self._server.query(chosen))
+            yield from map(row_of, self._server.query(chosen))
+
+    def spoil(self) -> None:
+        ((lost,),) = self._server.query(f"SELECT max({MARK}) FROM flows")
+        self._server.command(f"ALTER TABLE flows DELETE WHERE {MARK} = {lost} SETTINGS mutations_sync = 1")
+        self._server.command(
+            f"INSERT INTO flows SETTINGS insert_deduplicate = 0 SELECT * FROM flows ORDER BY {MARK} LIMIT 1"
+        )
 
 
 class S3(Destination):
@@ -261,14 +311,38 @@ class S3(Destination):
 
     def rows(self) -> Iterator[int]:
         with closing(self._server.client()) as client:
-            for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
-                for each in page.get("Contents", ()):
-                    octets = client.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read()
-                    yield from _rows_of_csv(io.StringIO(gzip.decompress(octets).decode(), newline=""))
+            for each in self._objects(client):
+                octets = client.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read()
+                yield from _rows_of_csv(io.StringIO(gzip.decompress(octets).decode(), newline=""))
+
+    def spoil(self) -> None:
+        with closing(self._server.client()) as client:
+            key = max(self._objects(client), key=lambda each: each["Size"])["Key"]
+            octets = client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+            client.put_object(
+                Bucket=BUCKET, Key=key, Body=gzip.compress(_with_one_for_another(gzip.decompress(octets)))
+            )
+
+    @staticmethod
+    def _objects(client: Any) -> Iterator[Any]:
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+            yield from page.get("Contents", ())
 
 
 ENVIRONMENT = {"SOAK_KEY": ACCESS_KEY, "SOAK_SECRET": SECRET_KEY}
 DESTINATIONS: Sequence[type[Destination]] = (Log, Ipfix, ClickHouse, S3)
+
+
+def _with_one_for_another(octets: bytes) -> bytes:
+    """Of a CSV file with a header: the last row is gone, the one before it is there twice."""
+    header, *lines = octets.splitlines(keepends=True)
+    assert len(lines) > 1, "too few rows to spoil one"
+    return b"".join([header, *lines[:-1], lines[-2]])
+
+
+def _rows_of_file(path: Path) -> Iterator[int]:
+    with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as lines:
+        yield from _rows_of_csv(lines)
 
 
 def _rows_of_csv(lines: Iterable[str]) -> Iterator[int]:
@@ -277,7 +351,7 @@ def _rows_of_csv(lines: Iterable[str]) -> Iterator[int]:
         if "sourceIP" in fields:  # a header
             positions = [fields.index(name) for name in COLUMNS]
         else:
-            yield identity(fields[position] for position in positions)
+            yield row_of([fields[position] for position in positions])
 
 
 def _rows_of_set(event: DataSetReceived, positions: dict[int, list[int]]) -> Iterator[int]:
@@ -292,4 +366,4 @@ def _rows_of_set(event: DataSetReceived, positions: dict[int, list[int]]) -> Ite
     for values in event.records:
         told: list[Any] = [values[position] for position in at]
         told[0], told[1] = text_of(source, told[0]), text_of(destination, told[1])
-        yield identity(told)
+        yield row_of(told)

@@ -109,12 +109,16 @@ def test_each_file_of_tls_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFix
     )
     (tmp_path / "empty.pem").touch()
     for files, path, words in (
-        (f"ca: {tmp_path}/none.pem", "ca", "none.pem: No such file or directory; name a PEM file"),
-        (f"ca: {tmp_path}/empty.pem", "ca", "empty.pem is no PEM file of certificates"),
-        (f"certificate: {tmp_path}/none.pem", "certificate", "none.pem cannot be read: No such file or directory"),
-        (f"certificate: {certificate}\nkey: {tmp_path}/none.pem", "key", "none.pem cannot be read: No such file"),
-        (f"certificate: {certificate}", "certificate", "hold no certificate with its unencrypted key; give both"),
-        (f"certificate: {certificate}\nkey: {encrypted}", "certificate", "encrypted.key hold no certificate with its"),
+        (f"ca: {tmp_path}/none.pem", "ca", "none.pem cannot be used: No such file or directory; give a PEM"),
+        (f"ca: {tmp_path}/empty.pem", "ca", "empty.pem cannot be used: it holds no certificate; give a PEM"),
+        (f"certificate: {tmp_path}/none.pem", "certificate", "none.pem cannot be used: No such file or directory"),
+        (f"certificate: {certificate}\nkey: {tmp_path}/none.pem", "key", "none.pem cannot be used: No such file"),
+        (f"certificate: {certificate}", "certificate", "there is no certificate with its key; give a PEM"),
+        (
+            f"certificate: {certificate}\nkey: {encrypted}",
+            "key",
+            "encrypted.key cannot be used: its key is encrypted and must",
+        ),
     ):
         keys = f"databaseURL: https://ch.example:8443\ntls:\n{textwrap.indent(files, '  ')}"
         code, lines = checked(tmp_path, capsys, keys)

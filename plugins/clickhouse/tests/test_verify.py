@@ -134,6 +134,22 @@ async def test_without_the_right_to_make_tables_nothing_is_lost_and_it_is_said_t
         assert line.facts["views"] == "may have them twice"
 
 
+async def test_rows_that_differ_from_earlier_ones_by_a_nodes_report_alone_are_missed(
+    crashing: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    """The other node reports a flow after it was exported: nearly the same row again, in another batch."""
+    flows = numbered_flows(50)
+    again = flows.with_columns({"flowEndSecondsFromDestinationNode": [1_700_000_000] * 50})
+    batches = [flows.with_id("instance/lane/1/1"), again.with_id("instance/lane/1/2")]
+    ctx = context()
+    async with open_clickhouse(config, ctx) as exporter:
+        await deliver(exporter, batches[0])
+        crashing.arm(match="INSERT INTO", drop="after")
+        await deliver(exporter, batches[1], between=lambda: lose_the_newest_part(crashing))
+    assert sums(crashing, "db") == expected(batches)
+    assert ctx.counters["rows_inserted_again"].value == 50
+
+
 async def test_only_the_partition_that_was_lost_is_inserted_again(
     crashing: ClickHouseProcess, config: ClickHouseConfig
 ) -> None:

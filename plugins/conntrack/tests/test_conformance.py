@@ -1,19 +1,21 @@
-"""flowjoin-conntrack keeps the contract of sources, over a table that the test writes."""
+"""flowjoin-conntrack keeps the contracts of sources, over a table that the test writes, and of look-ups."""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
 
 import pytest
 import trio
 from conntrack_entries import connection
+from policy_server import PolicyServer
 from trio.abc import Clock
 
-from flowjoin.api import Duration, FlowBatch, PluginContext, SourceType
-from flowjoin.testing import SourceConformance, SourceExample
-from flowjoin_conntrack import ConntrackConfig
+from flowjoin.api import Duration, FlowBatch, LookupType, PluginContext, PolicyRule, Secret, SourceType
+from flowjoin.testing import LookupConformance, LookupExample, SourceConformance, SourceExample
+from flowjoin_conntrack import ConntrackConfig, policy_rules
 from flowjoin_conntrack._dumper import Portion
 from flowjoin_conntrack._entry import NO_TCP_STATE
 from flowjoin_conntrack._source import open_source
@@ -91,3 +93,30 @@ class TestSource(SourceConformance):
     @pytest.fixture
     def unusable_config(self) -> ConntrackConfig:
         return ConntrackConfig(zones=(FORBIDDEN,))
+
+
+class TestPolicyRules(LookupConformance):
+    @pytest.fixture
+    def server(self, tmp_path: Path) -> Iterator[PolicyServer]:
+        made = PolicyServer(tmp_path)
+        made.write({"rule": 7, "generation": 1, "policyName": "allow-web", "ruleName": "r", "ruleAction": "allow"})
+        with made.running():
+            yield made
+
+    @pytest.fixture
+    def lookup_type(self) -> LookupType:
+        return policy_rules.flowjoin_lookup_types()[0]
+
+    @pytest.fixture
+    def config(self, server: PolicyServer, monkeypatch: pytest.MonkeyPatch) -> policy_rules.PolicyRulesConfig:
+        monkeypatch.setenv("POLICY_TOKEN", "correct horse battery staple")
+        return policy_rules.PolicyRulesConfig(url=server.url, token=Secret("env", "POLICY_TOKEN"))
+
+    @pytest.fixture
+    def examples(self) -> list[LookupExample]:
+        rule = PolicyRule(policy_name="allow-web", policy_type=1, rule_name="r", rule_action=1)
+        return [LookupExample(method="rule", arguments=asked, answer=rule) for asked in ((7,), (7, 1), (7, 0, 1.7e9))]
+
+    @pytest.fixture
+    def source_down(self, server: PolicyServer) -> Callable[[], AbstractContextManager[None]]:
+        return lambda: server.mode("503")

@@ -6,7 +6,7 @@ import pytest
 from conntrack_entries import connection
 
 from flowjoin.api import Pod, PolicyRule, Service, ServicePort
-from flowjoin_conntrack._metadata import Classifier, FlowType, rule_ids
+from flowjoin_conntrack._metadata import Classifier, FlowType, MissingRule, rule_ids
 from flowjoin_conntrack._verdict import DROP, REJECT, Verdict
 
 PODS = {
@@ -186,3 +186,48 @@ def test_a_rule_is_asked_for_as_it_was_when_the_connection_began() -> None:
     kept(connection(labels=labels).pack())
     kept.of_denied(connection(labels=bytes(16)), Verdict(rule_id=9))
     assert asked == [(1, 1_000_000_000.0), (2, 1_000_000_000.0), (9, 1_000_000_000.0)]
+
+
+def test_a_rule_that_was_not_known_is_asked_for_again_as_of_the_same_time() -> None:
+    known: dict[int, str] = {}
+    asked: list[tuple[int, float | None]] = []
+
+    class Policies(Lookups):
+        def rule(self, rule_id: int, generation: int = 0, at: float | None = None) -> PolicyRule | None:
+            asked.append((rule_id, at))
+            return PolicyRule(policy_name=known[rule_id], policy_type=2) if rule_id in known else None
+
+    labels = bytes(8) + (2).to_bytes(4, "big") + (1).to_bytes(4, "big")
+    kept = classifier(pods_only=False, policies=Policies())
+    row = connection(labels=labels).pack()
+    found = kept(row)
+    assert found is not None
+    assert (found.ingress, found.egress, len(found.missing)) == (None, None, 2)
+    known[1] = "late"
+    found = kept.with_late_rules(found, row, 5.0)
+    assert found.ingress == PolicyRule(policy_name="late", policy_type=2, rule_action=1)
+    assert (found.egress, found.missing) == (None, (MissingRule("egress", 2, 1),))
+    denied = kept.of_denied(connection(), Verdict(action=REJECT, direction="egress", rule_id=3))
+    assert denied is not None
+    known[3] = "later"
+    denied = kept.with_late_rules(denied, row, 5.0)
+    assert denied.egress == PolicyRule(policy_name="later", policy_type=2, rule_action=REJECT)
+    assert denied.missing == ()
+    assert {at for _, at in asked} == {1_000_000_000.0}
+
+
+def test_a_connection_without_a_start_began_when_it_was_seen() -> None:
+    asked: list[float | None] = []
+
+    class Policies(Lookups):
+        def rule(self, rule_id: int, generation: int = 0, at: float | None = None) -> PolicyRule | None:
+            asked.append(at)
+            return None
+
+    kept = classifier(pods_only=False, policies=Policies())
+    kept.seen_at = 7.0
+    row = connection(start=0, labels=bytes(15) + b"\x01").pack()
+    found = kept(row)
+    assert found is not None
+    kept.with_late_rules(found, row, 7.0)
+    assert asked == [7.0, 7.0]

@@ -104,14 +104,18 @@ async def test_certificates_are_asked_for_at_each_connect_and_for_the_services_n
         async with open_ipfix(config, context(cluster)) as exporter:
             with pytest.raises(RetryableExportError, match="the look-up is not open"):
                 await exporter.export(numbered_flows(1))
-            cluster.credentials = ClientCredentials(ca="nonsense", certificate=pem, key=pem)
-            with pytest.raises(RetryableExportError, match=r"tls\.ca: what was looked up cannot be used"):
-                await exporter.export(numbered_flows(1))
+            for nonsense in ("nonsense", "", "größe"):
+                cluster.credentials = ClientCredentials(ca=nonsense, certificate=pem, key=pem)
+                with pytest.raises(RetryableExportError, match=r"tls\.ca: what was looked up cannot be used"):
+                    await exporter.export(numbered_flows(1))
             ca = certificates.ca.read_text()
+            cluster.credentials = ClientCredentials(ca=ca, certificate="nonsense", key="")
+            with pytest.raises(RetryableExportError, match=r"tls\.certificate: what was looked up cannot be used"):
+                await exporter.export(numbered_flows(1))
             cluster.credentials = ClientCredentials(ca=ca, certificate=pem, key="")
             await exporter.export(numbered_flows(1))
             await collector.count()
-    assert cluster.asked == 3
+    assert cluster.asked == 6
     plain = Destination(IpfixConfig(address="ns/svc", protocol="tls", tls=TlsConfig()), context(cluster))
     assert (await plain.target()).server_name == "svc.ns.svc"
 

@@ -16,13 +16,22 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from cryptography.hazmat.primitives import serialization
 from ipfix_collector import Collector
 
-from flowjoin.api import AddressFamily, ConfigError, Duration, Octets, PermanentExportError, RetryableExportError
+from flowjoin.api import (
+    AddressFamily,
+    ConfigError,
+    Duration,
+    FlowBatch,
+    FlowOrigin,
+    FlowSchema,
+    Octets,
+    PermanentExportError,
+    RetryableExportError,
+)
 from flowjoin.testing import RecordingContext, numbered_flows, plain_flows, standard_flow
-from flowjoin.wire import SequenceGap
-from flowjoin_ipfix import IpfixConfig, TlsConfig
+from flowjoin.wire import SequenceGap, default_registry
+from flowjoin_ipfix import IpfixConfig, TlsConfig, flowjoin_exporter_types
 from flowjoin_ipfix._datagram import DatagramConnection
 from flowjoin_ipfix._exporter import open_ipfix
 
@@ -368,6 +377,27 @@ async def test_an_idle_connection_is_probed(start: Start, monkeypatch: pytest.Mo
         assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
 
 
+async def test_counters_that_nobody_counted_are_zero_to_an_agents_collector_said_once_and_counted(start: Start) -> None:
+    collector = await start()
+    context = RecordingContext(name="ipfix")
+    counted = numbered_flows(1).schema
+    schema = FlowSchema(
+        origin=FlowOrigin.SOURCE,
+        family=counted.family,
+        elements=tuple(element for element in counted.elements if not element.name.endswith("Count")),
+        registry=counted.registry,
+    )
+    batch = FlowBatch.from_columns(schema, {"sourceTransportPort": [1, 2, 3]})
+    async with opened(IpfixConfig(address=collector.address, template="agent"), context) as exporter:
+        for _ in range(2):
+            await exporter.export(batch)
+        await collector.count()
+    [session] = collector.sessions
+    assert {record["packetTotalCount"] for record in session.records} == {0}
+    assert context.counters["rows_uncounted"].value == 6
+    assert context.events.count("counters_sent_as_zero") == 1
+
+
 async def test_columns_that_come_while_connected_get_a_template_of_their_own(start: Start) -> None:
     """``recordContents.elements`` was changed, and changed back."""
     collector = await start()
@@ -505,39 +535,21 @@ async def test_files_of_tls_are_read_at_each_connect(
     assert ports(collector) == numbers(0, 2)
 
 
-@pytest.mark.parametrize(
-    ("tls", "problem"),
-    [
-        ({"ca": "missing"}, r"tls\.ca: .*missing\.pem cannot be used: No such file"),
-        ({"ca": "folder"}, r"tls\.ca: .* cannot be used: Is a directory"),
-        ({"ca": "empty"}, r"tls\.ca: .* it holds no certificate in PEM"),
-        ({"certificate": "missing", "key": "client"}, r"tls\.certificate: .*missing\.pem cannot be used: No such file"),
-        ({"certificate": "client", "key": "missing"}, r"tls\.key: .*missing\.pem cannot be used: No such file"),
-        ({"certificate": "client", "key": "stranger"}, r"tls\.key: .* it is not the key of .*client\.pem"),
-        ({"certificate": "client", "key": "encrypted"}, r"tls\.key: .* it is encrypted; write it without a password"),
-        ({"certificate": "ca", "key": "ca"}, r"tls\.certificate: .* one of them is not the PEM that belongs there"),
-    ],
-)
-async def test_files_that_cannot_be_used_are_refused_at_start(
-    certificates: Any, tmp_path: Path, tls: dict[str, Any], problem: str
-) -> None:
-    files = {
-        "missing": tmp_path / "missing.pem",
-        "folder": tmp_path,
-        "empty": tmp_path / "empty.pem",
-        "encrypted": tmp_path / "encrypted.pem",
-    }
-    files["empty"].touch()
-    key = serialization.load_pem_private_key(certificates.client.read_bytes(), None)
-    encryption = serialization.BestAvailableEncryption(b"geheim")
-    files["encrypted"].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-    )
-    given = {name: files[file] if file in files else getattr(certificates, file) for name, file in tls.items()}
-    config = IpfixConfig(address="127.0.0.1", protocol="tls", tls=TlsConfig(**given))
-    with pytest.raises(ConfigError, match=problem):
-        async with open_ipfix(config, RecordingContext()):
-            pass
+async def test_files_that_cannot_be_used_are_refused_at_start_and_by_check(certificates: Any, tmp_path: Path) -> None:
+    (exporter_type,) = flowjoin_exporter_types()
+    assert exporter_type.check is not None
+    for tls, path in (
+        (TlsConfig(ca=tmp_path / "missing.pem"), "tls.ca"),
+        (TlsConfig(certificate=certificates.ca, key=certificates.client), "tls.key"),
+    ):
+        config = IpfixConfig(address="127.0.0.1", protocol="tls", tls=tls)
+        with pytest.raises(ConfigError, match=" cannot be used: ") as refused:
+            exporter_type.check(config, default_registry())
+        assert refused.value.path == path
+        with pytest.raises(ConfigError, match=" cannot be used: ") as refused:
+            async with open_ipfix(config, RecordingContext()):
+                pass
+        assert refused.value.path == path
 
 
 async def test_messages_never_exceed_the_configured_size(start: Start) -> None:

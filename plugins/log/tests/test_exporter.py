@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import trio
 
+import flowjoin_log
 from flowjoin.api import ConfigError, FlowBatch, RetryableExportError
 from flowjoin.testing import RecordingContext, numbered_flows, plain_flows, standard_flow
 from flowjoin.wire import default_registry
@@ -373,3 +374,9 @@ def test_what_can_be_known_before_the_file_is_opened_is_said(tmp_path: Path) -> 
         check(config_for(tmp_path), default_registry())
     with pytest.raises(ConfigError, match=r"^elements\[0\]: there is no Information Element 'no'"):
         check(config_for(tmp_path / "flows.log", elements=("no",)), default_registry())
+
+
+def test_only_a_reader_of_standard_output_may_stop_for_ever(tmp_path: Path) -> None:
+    (log_type,) = flowjoin_log.flowjoin_exporter_types()
+    assert log_type.patience(LogConfig(path="-")) == float("inf")
+    assert log_type.patience(LogConfig(path=str(tmp_path / "flows.log"))) == 0

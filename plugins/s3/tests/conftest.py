@@ -27,6 +27,14 @@ def _no_credentials_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """SeaweedFS takes half a second to start, and a minute on a machine that has other things to do."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        if {"make_weed", "weed_server", "moto_server"} & set(names) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
+
+
 def _require(name: str, distribution: str) -> None:
     if not Path(program(name)).exists():
         pytest.skip(f"{distribution} is not installed; .ci/setup tries to")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from flowjoin._config import bind_settings, load_config
 from flowjoin.api import Batching, ConfigError, Octets, Secret
@@ -144,14 +145,27 @@ def test_what_can_be_known_before_the_bucket_is_looked_for_is_said(
 ) -> None:
     (tmp_path / "empty.pem").touch()
     certificate, key, ca = certificates
+    encrypted = tmp_path / "encrypted.key"
+    encrypted.write_bytes(
+        serialization.load_pem_private_key(key.read_bytes(), None).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
     good = S3Config(bucket_name="flows", tls=TlsConfig(ca=ca, certificate=certificate, key=key))
     registry = default_registry()
     check(good, registry)
     for tls, path, words in (
         (TlsConfig(ca=tmp_path / "none.pem"), "tls.ca", "none.pem cannot be used: No such file or directory"),
-        (TlsConfig(ca=tmp_path / "empty.pem"), "tls.ca", "empty.pem cannot be used: it has no such PEM; give a PEM"),
+        (
+            TlsConfig(ca=tmp_path / "empty.pem"),
+            "tls.ca",
+            "empty.pem cannot be used: it holds no certificate; give a PEM",
+        ),
         (TlsConfig(certificate=tmp_path / "none.pem"), "tls.certificate", "No such file or directory"),
-        (TlsConfig(certificate=ca), "tls.certificate", "it has no such PEM"),
+        (TlsConfig(certificate=ca), "tls.certificate", "there is no certificate with its key"),
+        (TlsConfig(certificate=certificate, key=encrypted), "tls.key", "its key is encrypted and must not be"),
     ):
         with pytest.raises(ConfigError, match=words) as refused:
             check(replace(good, tls=tls), registry)

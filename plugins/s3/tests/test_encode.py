@@ -16,17 +16,30 @@ import trio
 from flowjoin.api import ConfigError, FlowBatch
 from flowjoin.testing import RecordingContext, every_data_type, hostile_flows, numbered_flows, plain_flows
 from flowjoin_s3 import S3Config
-from flowjoin_s3._encode import encoding_of
+from flowjoin_s3._encode import Write, encoding_of
 
 CONFIG = S3Config(bucket_name="flows")
 
 
 async def pieces_of(batch: FlowBatch, rows: int | None = None, **keys: Any) -> list[bytes]:
     encoding = encoding_of(replace(CONFIG, **keys), RecordingContext(), trio.CapacityLimiter(1))
-    encoder = encoding.start(1700000000)
+    pieces: list[bytes] = []
+    encoder = encoding.start(1700000000, into(pieces))
     step = rows or encoding.rows
-    pieces = [await encoder.add(batch, range(len(batch))[at : at + step]) for at in range(0, len(batch), step)]
-    return [*pieces, await encoder.finish()]
+    for at in range(0, len(batch), step):
+        await encoder.add(batch, range(len(batch))[at : at + step])
+    await encoder.finish()
+    return pieces
+
+
+def into(pieces: list[bytes]) -> Write:
+    """Keeps what an encoder hands on."""
+
+    async def keep(octets: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+        pieces.append(octets)
+
+    return keep
 
 
 async def encoded(batch: FlowBatch, rows: int | None = None, **keys: Any) -> bytes:
@@ -59,10 +72,13 @@ async def test_gzip_is_one_member_with_the_same_text(format_: str) -> None:
 @pytest.mark.parametrize("format_", ["csv", "jsonLines", "parquet"])
 async def test_rows_can_be_picked_out_of_a_batch(format_: str) -> None:
     batch, rows = numbered_flows(700), [0, 3, 4, 500, 699]
+    picked: list[bytes] = []
     encoder = encoding_of(
         replace(CONFIG, format=format_, compress=False), RecordingContext(), trio.CapacityLimiter(1)
-    ).start(1700000000)
-    picked = [await encoder.add(batch, rows[:2]), await encoder.add(batch, rows[2:]), await encoder.finish()]
+    ).start(1700000000, into(picked))
+    for chosen in (rows[:2], rows[2:]):
+        await encoder.add(batch, chosen)
+    await encoder.finish()
     octets, wanted = b"".join(picked), await encoded(batch.take(rows), format=format_, compress=False)
     if format_ == "parquet":
         parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")

@@ -48,10 +48,17 @@ def forwarder(weed_server: Server) -> Iterator[Forwarder]:
 async def octets_of(batch: FlowBatch, config: S3Config) -> bytes:
     """The object that the batch should be."""
     encoding = encoding_of(config, RecordingContext(), trio.CapacityLimiter(1))
-    encoder = encoding.start(AT)
+    pieces: list[bytes] = []
+
+    async def keep(octets: bytes) -> None:
+        pieces.append(octets)
+
+    encoder = encoding.start(AT, keep)
     rows = range(len(batch))
-    pieces = [await encoder.add(batch, rows[at : at + encoding.rows]) for at in range(0, len(batch), encoding.rows)]
-    return b"".join([*pieces, await encoder.finish()])
+    for at in range(0, len(batch), encoding.rows):
+        await encoder.add(batch, rows[at : at + encoding.rows])
+    await encoder.finish()
+    return b"".join(pieces)
 
 
 @pytest.mark.parametrize("format_", ["csv", "jsonLines", "parquet"])

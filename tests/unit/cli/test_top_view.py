@@ -28,6 +28,8 @@ flowjoin_lane_delivered_rows_total{name="audit"} 50.0
 flowjoin_lane_delivered_rows_total{name="away"} 0.0
 flowjoin_lane_held_rows{name="audit"} 20.0
 flowjoin_lane_held_rows{name="away"} 70.0
+flowjoin_lane_lag_seconds{name="audit"} 0.25
+flowjoin_lane_lag_seconds{name="away"} 600.0
 flowjoin_kernel_records_rejected_total{reason="time_absent"} 9.0
 flowjoin_kernel_records_rejected_total{reason="table_full"} 0.0
 flowjoin_lane_dropped_rows_total{name="away"} 3.0
@@ -61,10 +63,11 @@ def test_a_counter_that_began_anew_has_no_rate_below_zero() -> None:
     assert view_of(*readings(), HEALTH).rates["records"] == 0
 
 
-def test_a_lanes_lag_is_how_long_it_takes_to_deliver_what_it_holds() -> None:
+def test_a_lanes_lag_is_the_metrics_and_how_long_it_needs_for_what_it_holds_is_said_beside() -> None:
     audit, away = view_of(*readings(), HEALTH).lanes
-    assert (audit.name, audit.delivered_per_second, audit.held, audit.lag_seconds) == ("audit", 20, 20, 1)
-    assert (away.held, away.lag_seconds, away.dropped) == (70, None, 3)
+    assert (audit.name, audit.delivered_per_second, audit.held) == ("audit", 20, 20)
+    assert (audit.lag_seconds, audit.drain_seconds) == (0.25, 1)
+    assert (away.held, away.lag_seconds, away.drain_seconds, away.dropped) == (70, 600, None, 3)
     assert (audit.spool_octets, away.spooled, away.spool_octets) == (0, 60, 9000)
 
 

@@ -20,10 +20,10 @@ def fail_on(monkeypatch):
     def fail(**errors):
         genuine = sockets._open
 
-        def opening(family, kind, host, port):
+        def opening(family, kind, host, port, reuse_port):
             if family.name in errors:
                 raise OSError(errors[family.name], "no")
-            return genuine(family, kind, host, port)
+            return genuine(family, kind, host, port, reuse_port)
 
         monkeypatch.setattr(sockets, "_open", opening)
 
@@ -58,6 +58,12 @@ def test_what_goes_wrong_is_one_sentence_that_says_what_to_do(fail_on, reason, a
     with pytest.raises(BindError, match=rf"^cannot listen on tcp \[::\]:0: .*{advice}") as caught:
         open_bound(socket.SOCK_STREAM, ANY, numeric_host="::")
     assert "\n" not in str(caught.value)
+
+
+def test_a_port_that_is_to_be_shared_and_is_not_says_what_the_other_lacks(fail_on):
+    fail_on(AF_INET6=errno.EADDRINUSE)
+    with pytest.raises(BindError, match="without reusePort or as another user"):
+        open_bound(socket.SOCK_DGRAM, ANY, numeric_host="::", reuse_port=True)
 
 
 class SocketWithout:

@@ -168,6 +168,19 @@ def test_octets_that_are_no_block_are_refused(octets: bytes) -> None:
         kernel.restore(octets, 0.0, is_continued=True)
 
 
+@pytest.mark.parametrize(("at", "octet"), [(0, 4), (1, 16), (2, 3)], ids=["layout", "flags", "retries"])
+def test_a_flow_that_no_kernel_writes_is_refused(at: int, octet: int) -> None:
+    harness = Harness()
+    harness.send(half("source"))
+    (block,) = harness.dumped()
+    damaged = bytearray(block)
+    first_flow = 12 + int.from_bytes(block[8:12], "little")  # behind the block's header and its strings
+    damaged[first_flow + at] = octet
+    assert isinstance(harness.kernel, KeepsFlows)
+    with pytest.raises(ValueError, match="no flow at octet"):
+        harness.kernel.restore(bytes(damaged), 0.0, is_continued=True)
+
+
 def test_strings_are_written_once_a_block() -> None:
     harness = Harness()
     for port in range(100):

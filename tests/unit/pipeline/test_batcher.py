@@ -14,7 +14,8 @@ def test_a_batch_closes_when_it_has_its_records() -> None:
     assert batcher.add(batch_of(1, 2), 0.0) == []
     closed = batcher.add(batch_of(3, 4, 5, 6, 7), 0.0)
 
-    assert [numbers_of(batch) for batch in closed] == [[1, 2, 3], [4, 5, 6]]
+    assert [numbers_of(each.batch) for each in closed] == [[1, 2, 3], [4, 5, 6]]
+    assert [(each.rows, each.octets) for each in closed] == [(3, batch_of(1, 2, 3).octets)] * 2
     assert batcher.rows == 1
 
 
@@ -23,13 +24,13 @@ def test_a_batch_closes_when_its_octets_are_there() -> None:
     batcher = Batcher(Batching(octets=size + 1, interval=60))
 
     assert batcher.add(batch_of(1, 2), 0.0) == []
-    assert [numbers_of(batch) for batch in batcher.add(batch_of(3, 4), 0.0)] == [[1, 2]]
+    assert [numbers_of(each.batch) for each in batcher.add(batch_of(3, 4), 0.0)] == [[1, 2]]
 
 
 def test_rows_larger_than_the_octets_leave_one_by_one() -> None:
     batcher = Batcher(Batching(octets=1, interval=60))
 
-    assert [numbers_of(batch) for batch in batcher.add(batch_of(1, 2, 3), 0.0)] == [[1], [2], [3]]
+    assert [numbers_of(each.batch) for each in batcher.add(batch_of(1, 2, 3), 0.0)] == [[1], [2], [3]]
 
 
 def test_the_interval_begins_with_the_first_row() -> None:
@@ -80,7 +81,7 @@ def test_every_row_leaves_once_in_order_within_its_schema(
     for is_other, rows in offered:
         batch = batch_of(*range(number, number + rows), **({"schema": OTHER_SCHEMA} if is_other else {}))
         number += rows
-        out.extend(batcher.add(batch, 0.0))
+        out.extend(closed.batch for closed in batcher.add(batch, 0.0))
     while (batch := batcher.take(0.0, flush=True)) is not None:
         out.append(batch)
 
@@ -97,7 +98,7 @@ def test_after_a_change_batches_have_the_new_size_and_one_that_is_larger_already
     batcher.change(Batching(records=2, interval=5))
 
     assert batcher.deadline == 5.0
-    assert [numbers_of(batch) for batch in batcher.add(batch_of(5, 6, 7), 1.0)] == [[1, 2, 3, 4], [5, 6]]
+    assert [numbers_of(each.batch) for each in batcher.add(batch_of(5, 6, 7), 1.0)] == [[1, 2, 3, 4], [5, 6]]
     assert batcher.rows == 1
 
 
@@ -105,7 +106,7 @@ def test_the_largest_open_batch_closes_early_where_all_together_need_too_much() 
     batcher = Batcher(Batching(records=1000, octets=1 << 30, interval=60), most_octets=4 * batch_of(1).octets)
     assert batcher.add(batch_of(1), 0.0) == []
     assert batcher.add(batch_of(2, 3, schema=OTHER_SCHEMA), 0.0) == []
-    assert [numbers_of(batch) for batch in batcher.add(batch_of(4, 5, schema=OTHER_SCHEMA), 0.0)] == [[2, 3, 4, 5]]
+    assert [numbers_of(each.batch) for each in batcher.add(batch_of(4, 5, schema=OTHER_SCHEMA), 0.0)] == [[2, 3, 4, 5]]
     assert batcher.rows == 1
 
 
@@ -121,7 +122,7 @@ def test_open_batches_never_need_more_than_the_bound_and_lose_no_row(given_: lis
         numbers = range(number, number := number + count)
         sent[is_other] += numbers
         schemas = {"schema": OTHER_SCHEMA} if is_other else {}
-        closed += batcher.add(batch_of(*numbers, **schemas), 0.0)
+        closed += [each.batch for each in batcher.add(batch_of(*numbers, **schemas), 0.0)]
         assert batcher.octets <= most or batcher.rows == 1
     while (last := batcher.take(0.0, flush=True)) is not None:
         closed.append(last)

@@ -54,6 +54,7 @@ def test_a_plugins_counter_is_named_for_the_plugin_and_labelled_with_the_instanc
         lookups=Lookups([]),
         asks_pod_labels=lambda: False,
         tell_impaired=lambda _problem: None,
+        tell_progress=lambda: None,
     )
     context.counter("lines", "Lines.").inc(3)
 

@@ -145,3 +145,28 @@ async def test_a_lane_in_memory_that_is_taken_out_has_the_grace_time_and_then_it
     assert due == {"dead": 6}
     assert (books["dead"].rows_in, books["dead"].delivered, books["dead"].is_balanced) == (6, 2, True)
     nursery.cancel_scope.cancel()
+
+
+async def test_a_lane_that_comes_and_goes_is_due_the_sum_of_its_times_and_nothing_of_what_went_on_between(
+    autojump_clock, nursery
+) -> None:
+    stays = lane_of(MemoryExporter(), "stays", rows=100)
+    outlets = Outlets(Enrichment([], lambda *_: None), [stays])
+    keeper = LaneKeeper(nursery, outlets, HealthTable(lambda: 1.0), MemoryLog())
+    keeper.start()
+    await deliver_all(outlets, 6)  # before it is there for the first time
+    for rows in (2, 4, 8):
+        keeper.add(lane_of(MemoryExporter(), "guest", rows=100))
+        await deliver_all(outlets, rows)
+        await trio.sleep(1)
+        keeper.take_out("guest", 5)
+        await keeper.wait_gone("guest")
+        due, books = outlets.lane_books()
+        assert due["guest"] == books["guest"].rows_in == books["guest"].delivered
+        await deliver_all(outlets, 10)
+    await trio.sleep(1)
+
+    due, books = outlets.lane_books()
+    assert due == {"guest": 14, "stays": 50}
+    assert {name: book.delivered for name, book in books.items()} == due
+    nursery.cancel_scope.cancel()

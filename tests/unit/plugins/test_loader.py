@@ -58,11 +58,20 @@ def test_a_plugin_that_is_not_named_is_not_imported(install_plugin) -> None:
     assert "planted_bomb" not in sys.modules
 
 
-def test_a_missing_plugin_is_an_error_with_the_command_that_installs_it(install_plugin) -> None:
-    install_plugin("paper_roll", exporter("paper_roll"))
+@pytest.mark.parametrize("name", ["log", "ipfix", "clickhouse", "s3", "kubernetes", "conntrack"])
+def test_a_missing_plugin_of_our_own_is_an_error_with_the_command_that_installs_it(name: str) -> None:
+    with pytest.raises(PluginLoadError, match=rf"is not installed: pip install flowjoin-{name}$"):
+        choose_plugins([name], [])
 
-    with pytest.raises(PluginLoadError, match=r"is not installed: pip install flowjoin-other-thing$"):
-        load_plugins(["other_thing"])
+
+def test_a_missing_plugin_that_nobody_knows_is_told_what_is_there_and_no_made_up_command() -> None:
+    there = [
+        InstalledPlugin(name=name, distribution=f"d-{name}", version="1", target="t") for name in ("zebra", "apple")
+    ]
+    for installed, names in ((there, "apple, zebra"), ([], "none")):
+        with pytest.raises(PluginLoadError, match=f"installed: {names}, which flowjoin plugins shows") as caught:
+            choose_plugins(["other_thing"], installed)
+        assert "pip install" not in str(caught.value)
 
 
 def test_a_mistyped_plugin_is_told_the_nearest_name_and_not_to_install_the_mistake(install_plugin) -> None:

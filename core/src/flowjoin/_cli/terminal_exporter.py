@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Literal, TextIO, cast
 
 import trio
@@ -39,7 +40,13 @@ class TerminalSettings:
 
 def terminal_exporter_type() -> ExporterType:
     """The exporter, as a plugin would hand it over."""
-    return ExporterType(TERMINAL_NAME, TerminalSettings, _open, api_version=API_VERSION)
+    return ExporterType(
+        TERMINAL_NAME,
+        TerminalSettings,
+        _open,
+        api_version=API_VERSION,
+        patience=lambda _settings: inf,  # a reader of standard output may stop for as long as it likes
+    )
 
 
 class _TerminalExporter:

@@ -130,7 +130,9 @@ def _draw(view: TopView, server: Server) -> RenderableType:
             _short(collector.messages_per_second),
             _short(collector.octets_per_second),
         )
-    lanes = _table("exporter", "in/s", "out/s", "held", "spool", "lag", "delivered", "dropped", "dead", "failures")
+    lanes = _table(
+        "exporter", "in/s", "out/s", "held", "spool", "lag", "drain", "delivered", "dropped", "dead", "failures"
+    )
     for lane in view.lanes:
         lanes.add_row(
             Text(lane.name),
@@ -138,7 +140,8 @@ def _draw(view: TopView, server: Server) -> RenderableType:
             _short(lane.delivered_per_second),
             f"{lane.held:,}",
             f"{_short(lane.spool_octets)}B" if lane.spool_octets else "-",
-            "stands" if lane.lag_seconds is None else f"{lane.lag_seconds:,.1f}s",
+            f"{lane.lag_seconds:,.1f}s",
+            "stands" if lane.drain_seconds is None else f"{lane.drain_seconds:,.1f}s",
             *(f"{count:,}" for count in (lane.delivered, lane.dropped, lane.dead_lettered, lane.failures)),
         )
     parts: list[RenderableType] = [title, about_flows, collectors, lanes]

@@ -82,7 +82,8 @@ class LaneView:
     """A delivery lane.
 
     Attributes:
-        lag_seconds: how long what is held takes at the present rate of delivery; None while nothing is delivered.
+        lag_seconds: how long the oldest row that is held has waited, as the metric says.
+        drain_seconds: how long what is held takes at the present rate of delivery; None while nothing is delivered.
         spooled: of those held, rows that outlive the process.
         spool_octets: size of the lane's spool.
     """
@@ -91,7 +92,8 @@ class LaneView:
     rows_per_second: float
     delivered_per_second: float
     held: int
-    lag_seconds: float | None
+    lag_seconds: float
+    drain_seconds: float | None
     spooled: int
     spool_octets: int
     delivered: int
@@ -193,7 +195,6 @@ def view_of(before: Reading, after: Reading, health: Mapping[str, Any]) -> TopVi
 def _lane(labels: Labels, after: Reading, rate: Any) -> LaneView:
     held = int(after.of("flowjoin_lane_held_rows").get(labels, 0))
     delivered = rate("flowjoin_lane_delivered_rows_total", labels)
-    lag = 0.0 if not held else (round(held / delivered, 3) if delivered else None)
 
     def count(name: str) -> int:
         return int(after.of(name).get(labels, 0))
@@ -203,7 +204,8 @@ def _lane(labels: Labels, after: Reading, rate: Any) -> LaneView:
         rows_per_second=rate("flowjoin_lane_rows_total", labels),
         delivered_per_second=delivered,
         held=held,
-        lag_seconds=lag,
+        lag_seconds=after.of("flowjoin_lane_lag_seconds").get(labels, 0.0),
+        drain_seconds=0.0 if not held else (round(held / delivered, 3) if delivered else None),
         spooled=count("flowjoin_lane_spooled_rows"),
         spool_octets=count("flowjoin_lane_spool_octets"),
         delivered=count("flowjoin_lane_delivered_rows_total"),

@@ -39,8 +39,13 @@ class CollectorLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorConfig:
-    """One Collecting Process."""
+    """One Collecting Process.
+
+    Attributes:
+        reuse_port: others may listen at the address, too.
+    """
 
     protocol: Literal["udp", "tcp", "tls"]
     address: Endpoint
+    reuse_port: bool = False
     limits: CollectorLimits = field(default_factory=CollectorLimits)

@@ -125,7 +125,7 @@ async def open_collector(
     with ExitStack() as opened:
         processes: list[CollectingProcess] = []
         for host in hosts:
-            bound = open_bound(kind, config.address, numeric_host=host)
+            bound = open_bound(kind, config.address, numeric_host=host, reuse_port=config.reuse_port)
             process: CollectingProcess
             if config.protocol == "udp":
                 process = UdpCollectingProcess(config, intake, bound, now=trio.current_time())

@@ -23,31 +23,38 @@ _MEMINFO_DROPS: Final = 8
 _BACKLOG: Final = 4096  # connections that wait to be accepted; the system's own limit (somaxconn) cuts it
 
 
-def open_bound(kind: socket.SocketKind, address: Endpoint, *, numeric_host: str) -> socket.socket:
+def open_bound(
+    kind: socket.SocketKind, address: Endpoint, *, numeric_host: str, reuse_port: bool = False
+) -> socket.socket:
     """A non-blocking socket bound to an address; over TCP it listens.
 
     Args:
         kind: of socket, SOCK_DGRAM or SOCK_STREAM.
         address: as the operator wrote it, for messages and the port.
         numeric_host: the address to bind, already resolved.
+        reuse_port: other sockets of this user may be bound there, too, if they say so as well; the system gives what
+            one sender sends always to the same one, while they are as many.
 
     Raises:
         BindError: the address cannot be had.
     """
     family = socket.AF_INET6 if ":" in numeric_host else socket.AF_INET
     try:
-        return _open(family, kind, numeric_host, address.port)
+        return _open(family, kind, numeric_host, address.port, reuse_port)
     except OSError as exc:
         if numeric_host == "::" and exc.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
             try:  # a machine without IPv6: every address means every IPv4 address
-                return _open(socket.AF_INET, kind, "0.0.0.0", address.port)  # noqa: S104 - the operator asked for all
+                everywhere = "0.0.0.0"  # noqa: S104 - the operator asked for all
+                return _open(socket.AF_INET, kind, everywhere, address.port, reuse_port)
             except OSError as ipv4_exc:
                 exc = ipv4_exc
         protocol = "tcp" if kind is socket.SOCK_STREAM else "udp"
-        raise BindError(_problem(exc, protocol, address), address=str(address)) from exc
+        raise BindError(_problem(exc, protocol, address, reuse_port), address=str(address)) from exc
 
 
-def _open(family: socket.AddressFamily, kind: socket.SocketKind, host: str, port: int) -> socket.socket:
+def _open(
+    family: socket.AddressFamily, kind: socket.SocketKind, host: str, port: int, reuse_port: bool
+) -> socket.socket:
     opened = socket.socket(family, kind)
     try:
         opened.setblocking(False)
@@ -57,6 +64,8 @@ def _open(family: socket.AddressFamily, kind: socket.SocketKind, host: str, port
             # A restart must not wait for connections in TIME_WAIT. (On a UDP socket the option would
             # let another process take our datagrams.)
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         opened.bind((host, port))
         if kind is socket.SOCK_STREAM:
             opened.listen(_BACKLOG)
@@ -66,8 +75,13 @@ def _open(family: socket.AddressFamily, kind: socket.SocketKind, host: str, port
     return opened
 
 
-def _problem(exc: OSError, protocol: str, address: Endpoint) -> str:
+def _problem(exc: OSError, protocol: str, address: Endpoint, reuse_port: bool) -> str:
     match exc.errno:
+        case errno.EADDRINUSE if reuse_port:
+            advice = (
+                "another process listens there, without reusePort or as another user; "
+                f"find it with 'ss -lnp --{protocol}'"
+            )
         case errno.EADDRINUSE:
             advice = f"another process listens there; find it with 'ss -lnp --{protocol}' or choose another port"
         case errno.EACCES | errno.EPERM:

@@ -45,6 +45,7 @@ class UdpCollectingProcess:
     def __init__(self, config: CollectorConfig, intake: Intake, bound: socket.socket, *, now: float) -> None:
         """Take over a bound socket; ``close`` is the caller's duty."""
         self._limits = config.limits
+        self._reuse_port = config.reuse_port
         self._intake = intake
         self._socket = bound
         self.address: Final = bound_address(bound)
@@ -162,7 +163,9 @@ class UdpCollectingProcess:
         while True:
             await trio.sleep(wait)
             try:
-                self._socket = open_bound(socket.SOCK_DGRAM, self.address, numeric_host=self.address.host)
+                self._socket = open_bound(
+                    socket.SOCK_DGRAM, self.address, numeric_host=self.address.host, reuse_port=self._reuse_port
+                )
             except BindError as exc:
                 self._fail(exc)
                 wait = min(2 * wait, _REOPEN_AT_MOST)

@@ -73,6 +73,9 @@ class Collector:
     tls: Annotated[CollectorTls | None, "certificates, for protocol tls; absent: those of flowjoin's own authority"] = (
         None
     )
+    reuse_port: Annotated[
+        bool, "other flowjoins may listen there, too, and the system spreads senders over them (SO_REUSEPORT)"
+    ] = False
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.protocol != "tls":
@@ -216,6 +219,9 @@ class Limits:
         64 * 1024 * 1024
     )
     stall: Annotated[Duration, Bounds(1), "when nothing moves for so long the process ends with 1"] = Duration(30.0)
+    hang: Annotated[
+        Duration, Bounds(1), "a plugin whose open, export or close gets nowhere for so long is closed and opened anew"
+    ] = Duration(300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

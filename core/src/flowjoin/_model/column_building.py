@@ -6,7 +6,7 @@ import math
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from itertools import chain, count
 from operator import eq
 from typing import Any, Final, NoReturn, TypeVar, cast
 
@@ -80,10 +80,10 @@ def join_columns(columns: Sequence[Column]) -> Column:
     parts = _all_like(first, columns)
     if all(part.dictionary is first.dictionary for part in parts):
         return DictionaryColumn(first.element, b"".join(part.codes for part in parts), first.dictionary)
-    index: dict[Value, int] = {}
+    index = dict(zip(dict.fromkeys(chain.from_iterable(part.dictionary for part in parts)), count()))
     codes = bytearray()
     for part in parts:
-        codes += _recoded(part.codes, [index.setdefault(value, len(index)) for value in part.dictionary])
+        codes += _recoded(part.codes, list(map(index.__getitem__, part.dictionary)))
     return DictionaryColumn(first.element, codes, tuple(index))
 
 

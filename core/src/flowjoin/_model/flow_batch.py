@@ -109,9 +109,9 @@ class FlowBatch:
 
     @staticmethod
     def concatenate(batches: Sequence[FlowBatch]) -> FlowBatch:
-        """All rows in order, in one batch without id.
+        """All rows in order, in one batch without id and without handles.
 
-        It holds first exports if every batch does, and handles if every batch has them.
+        It holds first exports if every batch does.
 
         Raises:
             ValueError: no batch, or batches of different schemas.
@@ -121,13 +121,10 @@ class FlowBatch:
         first = batches[0]
         if any(batch.schema != first.schema for batch in batches):
             raise ValueError("batches of different schemas cannot be concatenated")
-        handles = [handle for batch in batches for handle in batch.handles]
-        length = sum(map(len, batches))
         return FlowBatch(
             first.schema,
             [join_columns(parts) for parts in zip(*(batch._columns for batch in batches), strict=True)],
             is_first_export=all(batch.is_first_export for batch in batches),
-            handles=handles if len(handles) == length else (),
         )
 
     @property

@@ -146,6 +146,7 @@ def assemble(
         compatibility=bound.config.compatibility,
         registry=bound.registry,
         health=HealthTable(random),
+        hang_seconds=bound.config.limits.hang,
         config=lambda: pipeline.config,
     )
     pipeline = _Assembly(bound, kernel, instances, clock, wall, run).assemble(is_replay)
@@ -163,9 +164,9 @@ class _Assembly:
 
     def assemble(self, is_replay: bool) -> Pipeline:
         health = self.instances.health
-        lookups = self._lookups(health)
+        lookups = self._lookups()
         registry_of_lookups = Lookups(lookups)
-        enrichers = self._enrichers(health, registry_of_lookups)
+        enrichers = self._enrichers(registry_of_lookups)
         lane_maker = LaneMaker(
             instances=self.instances,
             health=health,
@@ -180,7 +181,7 @@ class _Assembly:
         outlets = Outlets(
             Enrichment(enrichers, self.kernel.store_enriched), lanes, is_replay=is_replay, clock=self.clock
         )
-        sources = () if is_replay else self._sources(health, registry_of_lookups, outlets)
+        sources = () if is_replay else self._sources(registry_of_lookups, outlets)
         gate = IntakeGate()
 
         def open_gate(now: float) -> None:
@@ -210,29 +211,29 @@ class _Assembly:
         metrics.watch(lambda: feed_metrics(len(outlets.feeds), outlets.feeds.dropped))
         return pipeline
 
-    def _lookups(self, health: HealthTable) -> tuple[LookupSlot, ...]:
+    def _lookups(self) -> tuple[LookupSlot, ...]:
         slots: list[LookupSlot] = []
         for plugin in self.bound.lookups:
             # a look-up that asks another finds only those configured before it
             earlier = Lookups(slots)
             opener, log = self.instances.opener("lookups", plugin, earlier)
-            component = health.add("lookups", plugin.entry.name)
+            component = self.instances.component("lookups", plugin)
             slots.append(LookupSlot(plugin.type, opener, component=component, log=log))
         return tuple(slots)
 
-    def _enrichers(self, health: HealthTable, lookups: Lookups) -> tuple[EnricherSlot, ...]:
+    def _enrichers(self, lookups: Lookups) -> tuple[EnricherSlot, ...]:
         slots: list[EnricherSlot] = []
         for plugin in self.bound.enrichers:
             opener, log = self.instances.opener("enrichers", plugin, lookups)
-            component = health.add("enrichers", plugin.entry.name)
+            component = self.instances.component("enrichers", plugin)
             slots.append(EnricherSlot(plugin.type, opener, component=component, log=log))
         return tuple(slots)
 
-    def _sources(self, health: HealthTable, lookups: Lookups, outlets: Outlets) -> tuple[SourceStage, ...]:
+    def _sources(self, lookups: Lookups, outlets: Outlets) -> tuple[SourceStage, ...]:
         stages: list[SourceStage] = []
         for plugin in self.bound.sources:
             opener, log = self.instances.opener("sources", plugin, lookups)
-            component = health.add("sources", plugin.entry.name)
+            component = self.instances.component("sources", plugin)
             stages.append(
                 SourceStage(opener, outlets.deliver, wait_room=outlets.wait_room, component=component, log=log)
             )

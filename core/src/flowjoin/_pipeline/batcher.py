@@ -25,12 +25,33 @@ class Gathered:
     rows: FlowBatch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Closed:
-    """The open batch of that number is closed."""
+    """The open batch of that number is closed.
+
+    It is made one batch when that is asked for, and not before: it takes milliseconds, which whoever brought the rows
+    need not wait for.
+    """
 
     group: int
-    batch: FlowBatch
+    _pieces: list[FlowBatch]
+
+    @property
+    def rows(self) -> int:
+        """How many it has."""
+        return sum(map(len, self._pieces))
+
+    @property
+    def octets(self) -> int:
+        """Their estimated size."""
+        return sum(piece.octets for piece in self._pieces)
+
+    @property
+    def batch(self) -> FlowBatch:
+        """All of them, together."""
+        if len(self._pieces) > 1:
+            self._pieces = [FlowBatch.concatenate(self._pieces)]
+        return self._pieces[0]
 
 
 @dataclass(slots=True)
@@ -73,9 +94,9 @@ class Batcher:
             return opened.since + self._batching.interval
         return None
 
-    def add(self, batch: FlowBatch, now: float) -> list[FlowBatch]:
+    def add(self, batch: FlowBatch, now: float) -> list[Closed]:
         """Take rows; gives the batches that they closed."""
-        return [step.batch for step in self.feed(batch, now) if isinstance(step, Closed)]
+        return [step for step in self.feed(batch, now) if isinstance(step, Closed)]
 
     def feed(self, batch: FlowBatch, now: float) -> list[Gathered | Closed]:
         """Take rows; gives where each went, and the batches that they closed, in order."""
@@ -108,7 +129,7 @@ class Batcher:
 
     def open_batches(self) -> list[Gathered]:
         """The rows of all open batches, oldest first."""
-        return [Gathered(opened.group, _joined(opened.pieces)) for opened in self._open.values()]
+        return [Gathered(opened.group, Closed(opened.group, opened.pieces).batch) for opened in self._open.values()]
 
     def take(self, now: float, *, flush: bool = False) -> FlowBatch | None:
         """Close the oldest open batch if its interval is over, or at once with ``flush``."""
@@ -129,8 +150,4 @@ class Batcher:
 
     def _close(self, schema: FlowSchema) -> Closed:
         opened = self._open.pop(schema)
-        return Closed(opened.group, _joined(opened.pieces))
-
-
-def _joined(pieces: list[FlowBatch]) -> FlowBatch:
-    return pieces[0] if len(pieces) == 1 else FlowBatch.concatenate(pieces)
+        return Closed(opened.group, opened.pieces)

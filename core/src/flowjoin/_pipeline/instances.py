@@ -11,17 +11,17 @@ from typing import Any
 from flowjoin._config.model import Config, ExporterEntry, PluginEntry
 from flowjoin._config.plugin_settings import BoundPlugin, placed
 from flowjoin._model.element_registry import ElementRegistry
-from flowjoin._model.errors import ConfigError
-from flowjoin._pipeline.health import HealthTable
+from flowjoin._model.errors import ConfigError, PluginContractError, said_by
+from flowjoin._pipeline.health import Component, HealthTable
 from flowjoin._pipeline.lookups import Lookups
 from flowjoin._pipeline.plugin_context import InstanceContext
 from flowjoin._pipeline.state_directory import State
-from flowjoin._pipeline.supervisor import single_cause
+from flowjoin._pipeline.supervisor import PluginFailure, plugin_code, single_cause
 from flowjoin._telemetry.logs import Logs
 from flowjoin._telemetry.metrics import Metrics
 from flowjoin.api._types import Logger
 
-__all__ = ["Instances"]
+__all__ = ["Instances", "asked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class Instances:
     """What all instances of a run share.
 
     Attributes:
+        hang_seconds: for which a plugin may get nowhere, unless it wants more.
         config: gives the configuration in force.
     """
 
@@ -38,6 +39,7 @@ class Instances:
     compatibility: str
     registry: ElementRegistry
     health: HealthTable
+    hang_seconds: float
     config: Callable[[], Config]
 
     def opener(
@@ -63,8 +65,47 @@ class Instances:
             lookups=lookups,
             asks_pod_labels=lambda: self.config().record_contents.pod_labels,
             tell_impaired=partial(self.health.impair, kind, entry.name),
+            tell_progress=partial(self.health.progressed, kind, entry.name),
         )
         return (lambda: _Opening(plugin, context)), log
+
+    def component(self, kind: str, plugin: BoundPlugin[Any, Any]) -> Component:
+        """The instance's row in the table of health.
+
+        Raises:
+            PluginContractError: its ``patience`` fails or gives nonsense.
+        """
+        seconds = self.patience(plugin)
+        component = self.health.add(kind, plugin.entry.name)
+        component.patience.seconds = seconds
+        return component
+
+    def patience(self, plugin: BoundPlugin[Any, Any]) -> float:
+        """The seconds for which it may get nowhere.
+
+        Raises:
+            PluginContractError: its ``patience`` fails or gives nonsense.
+        """
+        wanted: object = asked("patience", plugin)
+        if not isinstance(wanted, int | float) or not wanted >= 0:
+            raise PluginContractError(f"its patience gave {wanted!r}, not seconds", plugin=plugin.entry.type)
+        return max(wanted, self.hang_seconds)
+
+
+def asked(what: str, plugin: BoundPlugin[Any, Any]) -> object:
+    """What the plugin's type says of itself for these settings.
+
+    Raises:
+        PluginContractError: it fails.
+    """
+    try:
+        with plugin_code():
+            answer: object = getattr(plugin.type, what)(plugin.settings)
+    except PluginFailure as failure:
+        cause = single_cause(failure)
+        problem = f"its {what} failed: {type(cause).__name__}: {said_by(cause)}"
+        raise PluginContractError(problem, plugin=plugin.entry.type) from cause
+    return answer
 
 
 class _Opening:

@@ -5,23 +5,13 @@ from __future__ import annotations
 from math import inf
 
 from flowjoin._config.plugin_settings import BoundConfig
-from flowjoin._kernel import Kernel, KernelLimits, create_kernel, kernel_form
+from flowjoin._kernel import Kernel, KernelLimits, create_kernel
 from flowjoin._model.schemas import build_schemas
 from flowjoin._preprocessor.compile_plan import PlanCompiler
 from flowjoin.wire.decoder import Decoder
 from flowjoin.wire.limits import DecoderLimits
 
-__all__ = ["form_of", "make_kernel"]
-
-
-def form_of(bound: BoundConfig, wanted: str) -> str:
-    """The form that ``make_kernel`` gives.
-
-    Raises:
-        ConfigError: the form is unknown or not at hand.
-    """
-    form = kernel_form(wanted)
-    return "python" if bound.config.mode == "Proxy" else form
+__all__ = ["make_kernel"]
 
 
 def make_kernel(bound: BoundConfig, *, cluster_uuid: str, form: str) -> Kernel:

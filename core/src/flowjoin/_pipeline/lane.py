@@ -4,7 +4,8 @@ One lane's trouble is its own: giving it a batch never waits (but in ``replay``)
 leave in one of three ways, each counted: delivered, dead-lettered, dropped at the bound. What a failure means is its
 type's business:
 
-* ``RetryableExportError``: the same batch again, for ever, after back-off.
+* ``RetryableExportError``: the same batch again, for ever, after back-off. So it is when ``export`` hangs: it is
+  cancelled, and the exporter opened again.
 * ``PermanentExportError``: those rows are dead letters, the others delivered.
 * anything else is a bug of the plugin: back-off; after five in a row for one batch it is cut into halves, down to the
   row, and a row that fails alone is a dead letter.
@@ -31,7 +32,7 @@ from flowjoin._pipeline.lane_lag import LaneLag
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds
 from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
 from flowjoin._pipeline.spool.settings import SpoolBounds
-from flowjoin._pipeline.supervisor import PluginFailure, keep_open, plugin_code, single_cause
+from flowjoin._pipeline.supervisor import HangError, PluginFailure, keep_open, plugin_code, single_cause
 from flowjoin.api._types import Batching, Exporter, Logger
 
 __all__ = ["Lane", "LaneIdentity"]
@@ -69,14 +70,17 @@ class Lane:
         store: LaneStore | None = None,
         clock: Callable[[], float] = trio.current_time,
         is_added: bool = False,
+        patience: float = inf,
     ) -> None:
         """Connect the parts; rows are kept in memory, within the bounds, where no store is given.
 
-        A lane that is added to a running program does not end it when its exporter cannot use its configuration.
+        A lane that is added to a running program does not end it when its exporter cannot use its configuration. An
+        exporter that gets nowhere for ``patience`` seconds is closed and opened again.
         """
         self._open_exporter = open_exporter
         self._identity = identity
         self._component = component
+        self._component.patience.seconds = patience
         self._log = log
         self._clock = clock
         self._store = store or MemoryStore(batching, bounds or LaneBounds(), identity.batch_id)
@@ -87,6 +91,7 @@ class Lane:
         self._opened = self._store
         self._before: LaneBooks | None = None  # of the stores that were left
         self._successor: Callable[[], AbstractAsyncContextManager[Exporter]] | None = None
+        self._next_patience = patience
         self._tenure = trio.CancelScope()  # of the exporter that is open
         self._life = trio.CancelScope()
         self._ended = trio.Event()
@@ -173,6 +178,7 @@ class Lane:
         *,
         grace_seconds: float,
         next_store: Callable[[], LaneStore] | None = None,
+        patience: float = inf,
     ) -> None:
         """Close the exporter, within the grace time, and deliver through another one: what is held, and what comes.
 
@@ -186,7 +192,9 @@ class Lane:
             next_store: makes a store of the other kind, to go on in as soon as that can be: rows in memory go to the
                 disk when the exporter is closed; a spool is left when it is empty. May raise ConfigError. None: the
                 kind that it has now is the one that it is to have.
+            patience: seconds that the other one may get nowhere.
         """
+        self._next_patience = patience
         self._next_store = next_store
         self._successor = open_exporter
         self._store.change(batching, bounds)
@@ -267,6 +275,7 @@ class Lane:
         if self._successor is not None:
             self._open_exporter, self._successor = self._successor, None
             self._may_refuse = False
+            self._component.patience.seconds = self._next_patience
         self._tenure = trio.CancelScope()
         with self._tenure:
             await keep_open(
@@ -306,6 +315,7 @@ class Lane:
             is_last = self._is_closing  # it may be closed while the store looks
             part = await self._store.begin(self._clock(), flush=is_last or self._is_leaving)
             if part is not None:
+                await trio.lowlevel.checkpoint()  # to make the batch took long, and to export it begins with long work
                 await self._attempt(exporter, part)
             elif is_last:
                 return
@@ -318,7 +328,7 @@ class Lane:
 
     async def _attempt(self, exporter: Exporter, part: Part) -> None:
         try:
-            with plugin_code():
+            with plugin_code(), self._component.patience.during("export"):
                 await exporter.export(part.rows())
         except PluginFailure as exc:
             pause = self._failed(part, single_cause(exc))
@@ -388,7 +398,7 @@ class Lane:
         part = self._store.current
         if part is None:
             return
-        if isinstance(exc, RetryableExportError):
+        if isinstance(exc, RetryableExportError | HangError):
             self._failed_retryable(part)
         else:
             self._failed_unknown(part, exc)

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from flowjoin._config.model import ExporterEntry, Spool
 from flowjoin._config.plugin_settings import BoundPlugin
-from flowjoin._model.errors import ConfigError, PluginContractError, said_by
+from flowjoin._model.errors import ConfigError, PluginContractError
 from flowjoin._pipeline.health import HealthTable
-from flowjoin._pipeline.instances import Instances
+from flowjoin._pipeline.instances import Instances, asked
 from flowjoin._pipeline.lane import Lane, LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBounds
 from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
@@ -22,7 +22,6 @@ from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
 from flowjoin._pipeline.spool.store import SpoolStore
 from flowjoin._pipeline.spool.threads import InThread
 from flowjoin._pipeline.state_directory import State
-from flowjoin._pipeline.supervisor import PluginFailure, plugin_code, single_cause
 from flowjoin.api._types import Batching, ExporterType, Logger
 
 __all__ = ["BoundExporter", "LaneMaker", "Replacement"]
@@ -40,6 +39,7 @@ class Replacement:
     batching: Batching
     bounds: SpoolBounds | None
     next_store: Callable[[], LaneStore] | None
+    patience: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,6 +86,7 @@ class LaneMaker:
             store=None if self.is_replay else self._store(plugin, batching, state, log),
             clock=self.clock,
             is_added=is_added,
+            patience=self.instances.patience(plugin),
         )
 
     def is_spooled(self, plugin: BoundExporter) -> bool:
@@ -118,6 +119,7 @@ class LaneMaker:
             batching=batching,
             bounds=_bounds(spool) if isinstance(spool, Spool) else None,
             next_store=next_store if is_moved else None,
+            patience=self.instances.patience(plugin),
         )
 
     def _warn_of_small_batches(self, batching: Batching, log: Logger) -> None:
@@ -164,13 +166,7 @@ def _bounds(spool: Spool) -> SpoolBounds:
 
 
 def _batching(plugin: BoundExporter) -> Batching:
-    try:
-        with plugin_code():
-            batching: object = plugin.type.batching(plugin.settings)
-    except PluginFailure as failure:
-        cause = single_cause(failure)
-        problem = f"its batching failed: {type(cause).__name__}: {said_by(cause)}"
-        raise PluginContractError(problem, plugin=plugin.entry.type) from cause
+    batching = asked("batching", plugin)
     if not isinstance(batching, Batching):
         raise PluginContractError(f"its batching gave a {type(batching).__name__}", plugin=plugin.entry.type)
     if batching.records < 1 or batching.octets < 1 or not batching.interval >= 0:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flowjoin._model.flow_batch import FlowBatch
-from flowjoin._pipeline.batcher import Batcher
+from flowjoin._pipeline.batcher import Batcher, Closed
 from flowjoin._pipeline.lane_head import Head, Part
 from flowjoin.api._types import Batching
 
@@ -99,7 +99,7 @@ class LaneQueue:
         self._bounds = bounds
         self._id_of = id_of
         self._sequence = 0
-        self._closed: deque[FlowBatch] = deque()
+        self._closed: deque[tuple[str, Closed]] = deque()  # each with its id
         self._head = Head()
         self._closed_rows = 0
         self._closed_octets = 0
@@ -132,7 +132,7 @@ class LaneQueue:
 
     def books(self) -> LaneBooks:
         """A snapshot."""
-        held = self._batcher.rows + sum(map(len, self._closed)) + self._head.rows
+        held = self._batcher.rows + sum(closed.rows for _, closed in self._closed) + self._head.rows
         return LaneBooks(
             rows_in=self._rows_in,
             delivered=self._head.delivered,
@@ -155,23 +155,21 @@ class LaneQueue:
         """The next part to export; None when nothing is due. It stays the next until it is settled."""
         if self._head.is_empty:
             if not self._closed:
-                opened = self._batcher.take(now, flush=flush)
-                if opened is None:
+                due = self._batcher.close_due(now, flush=flush)
+                if due is None:
                     return None
-                self._close(opened)
-            batch = self._closed.popleft()
-            self._closed_rows -= len(batch)
-            self._closed_octets -= batch.octets
-            self._head.load(batch)
+                self._close(due)
+            batch_id, closed = self._pop()
+            self._head.load(closed.batch.with_id(batch_id))
         return self._head.begin()
 
     def hand_on(self) -> list[FlowBatch]:
         """Everything that is not settled, oldest first: it is another store's now, as if it had never come here."""
         batches = self._head.left()
         self._head.give_up()
-        batches += self._closed
-        self._closed.clear()
-        self._closed_rows = self._closed_octets = 0
+        while self._closed:
+            batch_id, closed = self._pop()
+            batches.append(closed.batch.with_id(batch_id))
         while (opened := self._batcher.take(0.0, flush=True)) is not None:
             batches.append(opened)
         self._rows_in -= sum(map(len, batches))
@@ -182,11 +180,17 @@ class LaneQueue:
         """The batch that is being delivered."""
         return self._head
 
-    def _close(self, batch: FlowBatch) -> None:
+    def _close(self, closed: Closed) -> None:
         self._sequence += 1
-        self._closed.append(batch.with_id(self._id_of(self._sequence)))
-        self._closed_rows += len(batch)
-        self._closed_octets += batch.octets
+        self._closed.append((self._id_of(self._sequence), closed))
+        self._closed_rows += closed.rows
+        self._closed_octets += closed.octets
+
+    def _pop(self) -> tuple[str, Closed]:
+        batch_id, closed = self._closed.popleft()
+        self._closed_rows -= closed.rows
+        self._closed_octets -= closed.octets
+        return batch_id, closed
 
     def _make_room(self) -> int:
         dropped = 0
@@ -197,9 +201,6 @@ class LaneQueue:
             if head_may_go:
                 dropped += self._head.give_up()
             else:
-                batch = self._closed.popleft()
-                self._closed_rows -= len(batch)
-                self._closed_octets -= batch.octets
-                dropped += len(batch)
+                dropped += self._pop()[1].rows
         self._dropped += dropped
         return dropped

@@ -83,6 +83,10 @@ def pipeline_metrics(books: Books, health: tuple[ComponentHealth, ...], lost_log
     )
     failures = {row.component: float(row.failures) for row in health}
     yield counter_family("component", "failures", "How often a component failed.", failures)
+    hangs = {row.component: float(row.hangs) for row in health}
+    yield counter_family(
+        "component", "hangs", "How often a component got nowhere, was cancelled and begun anew.", hangs
+    )
     yield counter_family("telemetry", "lost_lines", "Lines that standard error did not take.", lost_log_lines)
 
 

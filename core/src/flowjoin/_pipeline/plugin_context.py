@@ -30,6 +30,7 @@ class InstanceContext:
         lookups: those it may ask.
         asks_pod_labels: whether the configuration in force wants Pods' labels.
         tell_impaired: tells the table of health.
+        tell_progress: tells the table of health.
     """
 
     plugin: str
@@ -44,6 +45,7 @@ class InstanceContext:
     lookups: Lookups
     asks_pod_labels: Callable[[], bool]
     tell_impaired: Callable[[str], None]
+    tell_progress: Callable[[], None]
 
     @property
     def wants_pod_labels(self) -> bool:
@@ -53,6 +55,10 @@ class InstanceContext:
     def impaired(self, problem: str) -> None:
         """Say that it works only in part; an empty problem, that it works again."""
         self.tell_impaired(problem)
+
+    def progressed(self) -> None:
+        """Say that what is under way gets on, though it takes long; may be called in any thread."""
+        self.tell_progress()
 
     def counter(self, name: str, documentation: str) -> Counter:
         """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""

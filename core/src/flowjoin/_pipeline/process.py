@@ -11,7 +11,6 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from math import inf
 
 import trio
 
@@ -27,9 +26,10 @@ from flowjoin._pipeline.enrichment import EnricherSlot
 from flowjoin._pipeline.lane_keeper import LaneKeeper
 from flowjoin._pipeline.lookups import LookupSlot
 from flowjoin._pipeline.reload import Reloader
+from flowjoin._pipeline.supervisor import watch_hangs
 from flowjoin.api._types import Logger
 
-__all__ = ["CLOSING_SECONDS", "Outcome", "Stop", "open_stages", "run_pipeline", "watch_signals"]
+__all__ = ["CLOSING_SECONDS", "Outcome", "Stop", "open_stages", "run_pipeline", "unless_stopped", "watch_signals"]
 
 CLOSING_SECONDS = 3.0  # beyond the grace period, for what is cancelled to close
 _WAIT_FOR_TABLES_SECONDS = 30.0  # look-ups and enrichers: after that rows pass them and are counted
@@ -68,6 +68,20 @@ class Stop:
     def scope(self) -> trio.CancelScope:
         """Cancelled by the second wish; whoever runs the pipeline enters it."""
         return self._at_once
+
+
+@asynccontextmanager
+async def unless_stopped(stop: Stop) -> AsyncIterator[None]:
+    """Around what is given up at a wish to stop."""
+    async with trio.open_nursery() as nursery:
+
+        async def give_up() -> None:
+            await stop.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(give_up)
+        yield
+        nursery.cancel_scope.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +176,7 @@ async def run_pipeline(
 async def open_stages(pipeline: Pipeline, stop: Stop) -> AsyncIterator[LaneKeeper]:
     """Look-ups, lanes and enrichers, open and running; on leaving, lanes get the grace time to deliver."""
     async with trio.open_nursery() as lookups:
+        lookups.start_soon(watch_hangs, pipeline.health)
         for lookup in pipeline.lookups:
             lookups.start_soon(lookup.run, name=f"lookup {lookup.name}")
         await _wait_tried(pipeline.lookups, stop)
@@ -243,17 +258,10 @@ async def _tell_books(pipeline: Pipeline) -> None:
 
 async def _wait_tried(slots: Sequence[LookupSlot] | Sequence[EnricherSlot], stop: Stop) -> None:
     """Wait until each is open or has failed once, for a while, and no longer than there is a wish to run."""
-    async with trio.open_nursery() as nursery:
-
-        async def leave_on_stop() -> None:
-            await stop.wait()
-            nursery.cancel_scope.cancel()
-
-        nursery.cancel_scope.deadline = trio.current_time() + _WAIT_FOR_TABLES_SECONDS if slots else inf
-        nursery.start_soon(leave_on_stop)
-        for slot in slots:
-            await slot.wait_tried()
-        nursery.cancel_scope.cancel()
+    async with unless_stopped(stop):
+        with trio.move_on_after(_WAIT_FOR_TABLES_SECONDS):
+            for slot in slots:
+                await slot.wait_tried()
 
 
 @asynccontextmanager
@@ -265,6 +273,7 @@ async def _open_collector(
     config = CollectorConfig(
         protocol=collector.protocol,
         address=collector.address,
+        reuse_port=collector.reuse_port,
         limits=CollectorLimits(
             sessions=limits.sessions,
             idle_timeout=limits.session_idle,

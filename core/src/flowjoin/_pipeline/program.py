@@ -13,6 +13,7 @@ import trio
 
 from flowjoin import __version__
 from flowjoin._config.plugin_settings import BoundConfig, BoundPlugin
+from flowjoin._kernel import kernel_form
 from flowjoin._kernel.interface import KeepsFlows, RemembersTemplates
 from flowjoin._model.errors import FlowjoinError
 from flowjoin._pipeline.api_server import serve_api
@@ -23,10 +24,18 @@ from flowjoin._pipeline.cluster_identity import with_cluster_uuid
 from flowjoin._pipeline.descriptors import raise_open_files
 from flowjoin._pipeline.early_signals import EarlySignals
 from flowjoin._pipeline.figures import PipelineFigures
-from flowjoin._pipeline.kernel_factory import form_of, make_kernel
+from flowjoin._pipeline.kernel_factory import make_kernel
 from flowjoin._pipeline.lookups import Lookups
 from flowjoin._pipeline.loop_clock import LoopClock
-from flowjoin._pipeline.process import CLOSING_SECONDS, Companion, Outcome, Stop, run_pipeline, watch_signals
+from flowjoin._pipeline.process import (
+    CLOSING_SECONDS,
+    Companion,
+    Outcome,
+    Stop,
+    run_pipeline,
+    unless_stopped,
+    watch_signals,
+)
 from flowjoin._pipeline.reload import ConfigurationFile, Reloader
 from flowjoin._pipeline.spool.places import orphan_spools
 from flowjoin._pipeline.state_directory import State, find_directory, open_state
@@ -66,7 +75,7 @@ def run_program(
         log.info(
             "starting",
             version=__version__,
-            kernel=form_of(bound, form),
+            kernel=kernel_form(form),
             instance=state.instance_id,
             epoch=state.epoch,
         )
@@ -100,6 +109,9 @@ def run_program(
                 for pipeline in running:
                     _tell_books(pipeline.books(), logs)
             raise
+        if outcome is None:
+            log.info("stopped", exit_code=0, rows_undelivered=0, rows_in_no_spool=0)
+            return 0
         for problem in outcome.books.imbalances():
             log.error("books_do_not_balance", problem=problem)
         logs.report_suppressed(everything=True)
@@ -147,8 +159,13 @@ async def _main(
     file: ConfigurationFile | None,
     early: EarlySignals,
     namespace: str,
-) -> Outcome:
-    state = await with_cluster_uuid(bound, state, logs)
+) -> Outcome | None:
+    """How the run ended; None if there was a wish to stop before anything was opened."""
+    stop = Stop()
+    told = await _told_cluster(bound, state, logs, stop, early)
+    if told is None:
+        return None
+    state = told
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
     pipeline = assemble(
         bound,
@@ -161,7 +178,6 @@ async def _main(
     )
     gc.freeze()  # what start-up made stays: the collector need not walk it again and again, ten milliseconds each time
     running.append(pipeline)  # for its books, whatever becomes of it
-    stop = Stop()
     reloader = None if file is None else Reloader(file, pipeline)
     watchdog = Watchdog(
         stall_seconds=bound.config.limits.stall,
@@ -207,6 +223,20 @@ async def _main(
     if checkpoint is not None and outcome.has_left_the_table:
         await checkpoint.save(is_last=True)
     return outcome
+
+
+async def _told_cluster(bound: BoundConfig, state: State, logs: Logs, stop: Stop, early: EarlySignals) -> State | None:
+    """The state with the cluster's UUID, for which one may have to wait; None at a wish to stop meanwhile."""
+    told: State | None = None
+    async with trio.open_nursery() as nursery:
+        # A file that changes meanwhile is noticed as soon as there is a pipeline to change.
+        await nursery.start(partial(watch_signals, stop, logs.logger(component="core"), reload=lambda: None))
+        if early.has_stop:
+            stop.wish()
+        async with unless_stopped(stop):
+            told = await with_cluster_uuid(bound, state, logs)
+        nursery.cancel_scope.cancel()
+    return told
 
 
 def _checkpoint(pipeline: Pipeline, state: State) -> Checkpoint | None:

@@ -172,7 +172,12 @@ class Reloader:
             keeper.take_out(name, grace)
         for name, new in replacements:
             keeper.lane(name).replace(
-                new.open_exporter, new.batching, new.bounds, grace_seconds=grace, next_store=new.next_store
+                new.open_exporter,
+                new.batching,
+                new.bounds,
+                grace_seconds=grace,
+                next_store=new.next_store,
+                patience=new.patience,
             )
         for lane in lanes:
             keeper.add(lane)

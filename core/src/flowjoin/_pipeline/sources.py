@@ -58,7 +58,7 @@ class SourceStage:
         finally:
             close = getattr(iterator, "aclose", None)  # an async generator's; a mere iterator has none
             if close is not None:
-                with plugin_code():
+                with plugin_code(), self._component.patience.during("close"):
                     await close()
 
     async def _next_batch(self, iterator: AsyncIterator[FlowBatch]) -> FlowBatch | None:

@@ -4,12 +4,16 @@ The two are told apart by where an exception comes from. What a plugin's context
 what leaves a ``plugin_code`` block. Anything else that leaves the core's own ``use`` is a bug of the core: it goes on
 up, even where the plugin's context would have wrapped or swallowed it.
 
+A plugin that gets nowhere with what must end (its opening, its closing, an ``export``) has failed too: it is
+cancelled, and opened again.
+
 An instance whose configuration turns out to be unusable when it is opened for the first time ends the program too:
 waiting does not mend what the operator wrote. Once it was open, trouble is trouble, and it is tried again.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from math import inf
@@ -18,10 +22,11 @@ from typing import Final, TypeVar, cast
 import trio
 
 from flowjoin._model.errors import ConfigError, RetryableExportError, said_by
-from flowjoin._pipeline.health import Component
+from flowjoin._pipeline.health import Component, HealthTable
+from flowjoin._pipeline.patience import LOOK_SECONDS
 from flowjoin.api._types import Logger
 
-__all__ = ["PluginFailure", "keep_open", "plugin_code", "single_cause"]
+__all__ = ["HangError", "PluginFailure", "keep_open", "plugin_code", "single_cause", "watch_hangs"]
 
 OpenedT = TypeVar("OpenedT")
 
@@ -31,6 +36,10 @@ _NOBODYS: Final = (trio.Cancelled, KeyboardInterrupt, GeneratorExit)
 
 class PluginFailure(Exception):
     """Carries a plugin's exception, as ``__cause__``, out of the core's code that called the plugin."""
+
+
+class HangError(Exception):
+    """A plugin was to end something, and did not get on with it for as long as it may take."""
 
 
 @contextmanager
@@ -103,7 +112,7 @@ async def keep_open(
     """Open a plugin and use it until ``use`` returns; after a failure wait and open it again.
 
     Args:
-        component: is told of failures; ``use`` tells it of success.
+        component: is told of failures; ``use`` tells it of success, and of what must end.
         on_failure: called with each failure, before the wait.
         pause: waits; may return early when there is reason to try at once.
         is_finished: there is nothing left to do; asked before each opening.
@@ -115,20 +124,69 @@ async def keep_open(
     """
     was_open = False
     while not is_finished():
-        bug: Exception | None = None
-        is_done = False
+        life = _Life(component, log)
+        failure = await life.run(open_plugin, use)
+        was_open = was_open or life.was_open
+        if failure is None:
+            break
+        if trio.current_effective_deadline() == -inf:
+            await trio.lowlevel.checkpoint()  # cancelled from above: how it ended then is nobody's failure
+        if isinstance(failure, ConfigError) and may_refuse and not was_open:
+            raise failure
+        if life.hang is None:
+            component.failed(failure)
+            _report(log, failure, is_closing=life.is_done)
+        on_failure(failure)
+        if life.is_done:
+            break
+        await pause(component.backoff.next())
+    component.ended()
+    await trio.lowlevel.checkpoint()
+
+
+async def watch_hangs(health: HealthTable) -> None:
+    """Look at every component again and again, until cancelled."""
+    before = trio.current_time()
+    while True:
+        await trio.sleep(LOOK_SECONDS)
+        now = trio.current_time()
+        health.look(now - before)
+        before = now
+
+
+class _Life:
+    """A plugin from one opening to its closing.
+
+    Attributes:
+        was_open: it could be opened.
+        is_done: ``use`` returned.
+        hang: what it got nowhere with, so that it was cancelled; its health and the log have been told.
+    """
+
+    def __init__(self, component: Component, log: Logger) -> None:
+        self.was_open = False
+        self.is_done = False
+        self.hang: HangError | None = None
+        self._bug: Exception | None = None
+        self._component = component
+        self._log = log
+        self._scope = trio.CancelScope()
+        self._task = trio.lowlevel.current_task()
+
+    async def run(
+        self,
+        open_plugin: Callable[[], AbstractAsyncContextManager[OpenedT]],
+        use: Callable[[OpenedT], Awaitable[None]],
+    ) -> Exception | None:
+        """Open it, use it, close it; gives how it failed.
+
+        Raises:
+            Exception: whatever the core's own code raised.
+        """
         failure: Exception | None = None
         try:
-            async with open_plugin() as opened:
-                was_open = True
-                try:
-                    await use(opened)
-                    is_done = True
-                except PluginFailure:
-                    raise
-                except Exception as exc:
-                    bug = exc
-                    raise
+            with self._scope, self._component.watched(self._cut_short):
+                await self._open_and_use(open_plugin, use)
         except _NOBODYS:
             raise
         except Exception as exc:  # noqa: BLE001 - a plugin's context may raise anything
@@ -137,24 +195,42 @@ async def keep_open(
             failure = single_cause(_contained(group))
         except BaseException as exc:  # noqa: BLE001 - as that
             failure = _translated(exc)
-        if bug is not None:
-            raise bug
-        if failure is None and not is_done:
-            failure = RuntimeError("its context ended by itself")
-        if failure is None:
-            break
-        if trio.current_effective_deadline() == -inf:
-            await trio.lowlevel.checkpoint()  # cancelled from above: how it ended then is nobody's failure
-        if isinstance(failure, ConfigError) and may_refuse and not was_open:
-            raise failure
-        component.failed(failure)
-        _report(log, failure, is_closing=is_done)
-        on_failure(failure)
-        if is_done:
-            break
-        await pause(component.backoff.next())
-    component.ended()
-    await trio.lowlevel.checkpoint()
+        if self._bug is not None:
+            raise self._bug
+        if self.hang is not None:
+            return self.hang
+        if failure is None and not self.is_done:
+            return RuntimeError("its context ended by itself")
+        return failure
+
+    async def _open_and_use(
+        self,
+        open_plugin: Callable[[], AbstractAsyncContextManager[OpenedT]],
+        use: Callable[[OpenedT], Awaitable[None]],
+    ) -> None:
+        patience = self._component.patience
+        patience.begin("open")
+        async with open_plugin() as opened:
+            patience.end()
+            self.was_open = True
+            try:
+                await use(opened)
+                self.is_done = True
+            except PluginFailure:
+                raise
+            except Exception as exc:
+                self._bug = exc
+                raise
+            finally:
+                patience.begin("close")
+
+    def _cut_short(self, doing: str) -> None:
+        """Cancel it, from wherever it is; one that does not listen is shown as degraded until it does."""
+        self.hang = HangError(f"its {doing} got nowhere for {self._component.patience.seconds:g} s")
+        self._component.failed(self.hang)
+        waits = traceback.StackSummary.extract(self._task.iter_await_frames())
+        self._log.error("plugin_hangs", problem=str(self.hang), stack="".join(waits.format()))
+        self._scope.cancel()
 
 
 def _report(log: Logger, failure: Exception, *, is_closing: bool) -> None:

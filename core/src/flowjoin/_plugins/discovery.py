@@ -87,9 +87,15 @@ def choose_plugins(names: Sequence[str], installed: Sequence[InstalledPlugin]) -
 
 def _what_to_do(name: str, installed: Collection[str]) -> str:
     """The nearest name first: nobody should be sent to install what is only a mistake in writing."""
-    near = nearest(name, {*installed, *antrea.EXPORTER_TYPES})
-    if near is None or near == name:
+    if name in antrea.TYPES:
         return f"is not installed: pip install {_distribution_of(name)}"
+    near = nearest(name, {*installed, *antrea.TYPES})
+    if near is None:
+        there = ", ".join(sorted(installed)) or "none"
+        return (
+            f"is not installed, and flowjoin itself has none of that name; installed: {there}, which flowjoin plugins "
+            "shows; somebody else's is installed by the name of its distribution"
+        )
     is_there = "" if near in installed else f" (then: pip install {_distribution_of(near)})"
     return f"is not installed; did you mean {near!r}?{is_there}"
 

@@ -98,6 +98,13 @@ class PluginContext(Protocol):
         """
         ...
 
+    def progressed(self) -> None:
+        """Say that what is under way gets on, though it takes long: patience with it begins anew.
+
+        May be called in any thread.
+        """
+        ...
+
     def counter(self, name: str, documentation: str) -> Counter:
         """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""
         ...
@@ -157,6 +164,10 @@ def _default_batching(_config: Any) -> Batching:  # any plugin's configuration f
     return Batching()
 
 
+def _no_longer(_config: Any) -> float:  # any plugin's configuration fits
+    return 0.0
+
+
 def _accept(_config: Any, _registry: ElementRegistry) -> None:  # any plugin's configuration fits
     pass
 
@@ -174,6 +185,9 @@ class ExporterType:
         batching: how large its batches should be.
         check: raises ConfigError, with the key as ``path``, for what is known to be wrong before anything is opened:
             an unknown element, a file that is not there. Called by ``flowjoin check`` and at start.
+        patience: seconds for which opening, ``export`` or closing may honestly go on without a call of
+            ``context.progressed()``, where that is longer than ``limits.hang``; inf: no limit. After that it is
+            cancelled, and the exporter opened again.
     """
 
     name: str
@@ -182,6 +196,7 @@ class ExporterType:
     api_version: int
     batching: Callable[[Any], Batching] = _default_batching
     check: Callable[[Any, ElementRegistry], None] = _accept
+    patience: Callable[[Any], float] = _no_longer
 
 
 AskClusterUuid: TypeAlias = Callable[[Any, Logger], Awaitable["str | None"]]
@@ -201,6 +216,7 @@ class EnricherType:
         fills: names of elements it gives a value where the record had the default.
         open: yields the Enricher; owns the task that refreshes its tables.
         cluster_uuid: tells which cluster this is, where the plugin can.
+        patience: as for an ExporterType, with opening and closing.
     """
 
     name: str
@@ -210,16 +226,22 @@ class EnricherType:
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[Enricher]]
     api_version: int
     cluster_uuid: AskClusterUuid | None = None
+    patience: Callable[[Any], float] = _no_longer
 
 
 @dataclass(frozen=True, slots=True)
 class SourceType:
-    """A source plugin; its batches go straight to enrichers and lanes."""
+    """A source plugin; its batches go straight to enrichers and lanes.
+
+    Attributes:
+        patience: as for an ExporterType, with opening and closing; the next batch may take for ever.
+    """
 
     name: str
     config: type[Any]
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[AsyncIterator[FlowBatch]]]
     api_version: int
+    patience: Callable[[Any], float] = _no_longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +251,7 @@ class LookupType:
     Attributes:
         provides: the protocols the opened object implements.
         cluster_uuid: as for an EnricherType.
+        patience: as for an EnricherType.
     """
 
     name: str
@@ -237,3 +260,4 @@ class LookupType:
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[object]]
     api_version: int
     cluster_uuid: AskClusterUuid | None = None
+    patience: Callable[[Any], float] = _no_longer

@@ -67,6 +67,7 @@ class RecordingContext:
         lookups: what ``lookup`` gives for each protocol.
         counters: by name, as the plugin made them.
         impairments: what the plugin said of itself, in order; an empty text says that it works again.
+        steps: how often it said that it gets on.
     """
 
     name: str = "under_test"
@@ -80,10 +81,15 @@ class RecordingContext:
     counters: dict[str, RecordingCounter] = field(default_factory=dict)
     wants_pod_labels: bool = False
     impairments: list[str] = field(default_factory=list)
+    steps: int = 0
 
     def impaired(self, problem: str) -> None:
         """Keep it."""
         self.impairments.append(problem)
+
+    def progressed(self) -> None:
+        """Count it."""
+        self.steps += 1
 
     def counter(self, name: str, documentation: str) -> RecordingCounter:
         """The counter of that name; made at the first call."""

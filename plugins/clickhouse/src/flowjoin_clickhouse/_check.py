@@ -7,7 +7,8 @@ import ssl
 from pathlib import Path
 
 from flowjoin.api import ConfigError, ElementRegistry
-from flowjoin_clickhouse._columns import refuse_unknown_elements
+from flowjoin.api.lines import refuse_unknown_elements
+from flowjoin.api.tls import client_context
 from flowjoin_clickhouse._config import ClickHouseConfig, TlsConfig
 from flowjoin_clickhouse._url import EmbeddedDestination
 
@@ -48,26 +49,11 @@ def refuse_bad_files(tls: TlsConfig) -> None:
     Raises:
         ConfigError: one does not.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if tls.ca is not None:
-        try:
-            context.load_verify_locations(tls.ca)
-        except ssl.SSLError as exc:
-            problem = f"failed to add the custom CA certificate: {tls.ca} is no PEM file of certificates"
-            raise ConfigError(problem, path="tls.ca") from exc
-        except OSError as exc:
-            problem = f"error when reading custom CA certificate: {tls.ca}: {exc.strerror}; name a PEM file"
-            raise ConfigError(problem, path="tls.ca") from exc
-    if tls.certificate is None:
-        return
     try:
-        # A password is given so that OpenSSL does not ask for one at the terminal.
-        context.load_cert_chain(tls.certificate, tls.key, password="")
-    except (ssl.SSLError, ValueError) as exc:
-        files = tls.certificate if tls.key is None else f"{tls.certificate} and {tls.key}"
-        problem = f"{files} hold no certificate with its unencrypted key; give both as PEM"
-        raise ConfigError(problem, path="tls.certificate") from exc
-    except OSError as exc:
-        is_there = tls.certificate.is_file()
-        file, path = (tls.key, "tls.key") if is_there and tls.key is not None else (tls.certificate, "tls.certificate")
-        raise ConfigError(f"{file} cannot be read: {exc.strerror}; name a PEM file", path=path) from exc
+        client_context(ca=tls.ca, certificate=tls.certificate, key=tls.key)
+    except ConfigError as exc:
+        if exc.path != "tls.ca":
+            raise
+        is_read = isinstance(exc.__cause__, ssl.SSLError)
+        problem = "failed to add the custom CA certificate" if is_read else "error when reading custom CA certificate"
+        raise ConfigError(f"{problem}: {exc.problem}", path=exc.path) from exc  # as Antrea says it

@@ -7,7 +7,7 @@ can be sent only once: ours always is such a body, so that whether to repeat is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -82,8 +82,17 @@ class Target:
 class Connection:
     """One client, opened anew after each failure."""
 
-    def __init__(self, config: ClickHouseConfig, *, compatibility: str, registry: ElementRegistry) -> None:
+    def __init__(
+        self,
+        config: ClickHouseConfig,
+        *,
+        compatibility: str,
+        registry: ElementRegistry,
+        answered: Callable[[], object],
+    ) -> None:
+        """Remember the settings, and who is told of each answer, in the thread of the call."""
         self._config = config
+        self._answered = answered
         self._compatibility = compatibility
         self._registry = registry
         self._client: Client | None = None
@@ -232,7 +241,7 @@ class Connection:
                 raise RetryableExportError(f"{destination}: {one_line(str(exc))}; {hint}") from exc
         username, password = self._credentials()
         certificate = config.tls.certificate
-        self._pool = InterruptiblePool(self._manager(destination))
+        self._pool = InterruptiblePool(self._manager(destination), self._answered)
         client = clickhouse_connect.get_client(
             interface="https" if destination.is_tls else "http",
             host=destination.host,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from flowjoin.api import ConfigError, DataType, ElementRegistry, InformationElement
+from flowjoin.api import DataType, InformationElement
 
-__all__ = ["ADDRESSES", "ANTREA_TYPES", "insert_columns", "refuse_unknown_elements", "table_columns", "type_of"]
+__all__ = ["ADDRESSES", "ANTREA_TYPES", "insert_columns", "table_columns", "type_of"]
 
 # One column for both address families, and what it is to ``FlowBatch.address_text``.
 ADDRESSES: Final = {
@@ -117,19 +116,3 @@ def table_columns(compatibility: str) -> tuple[tuple[str, str], ...]:
 def type_of(element: InformationElement) -> str:
     """ClickHouse's type for an element's values; MAC addresses are text, octets a String as they are."""
     return _TYPES.get(element.data_type, "String")
-
-
-def refuse_unknown_elements(names: Iterable[str], registry: ElementRegistry) -> None:
-    """See to it that every name is an Information Element.
-
-    Raises:
-        ConfigError: one is not.
-    """
-    for index, name in enumerate(names):
-        try:
-            registry.by_name(name)
-        except KeyError:
-            raise ConfigError(
-                f"there is no Information Element {name!r}; names are IANA's or Antrea's, such as octetDeltaCount",
-                path=f"elements[{index}]",
-            ) from None

@@ -10,8 +10,9 @@ from typing import Annotated, Final, Literal
 from flowjoin.api import Bounds, Duration, Key, Secret
 from flowjoin_clickhouse._url import Destination, EmbeddedDestination, HttpDestination, parse_database_url
 
-__all__ = ["ClickHouseConfig", "SchemaConfig", "TlsConfig"]
+__all__ = ["ClickHouseConfig", "SchemaConfig", "TlsConfig", "patience"]
 
+_SILENCES: Final = 10  # of ``timeout``
 _SERVER_NAME: Final = re.compile(r"[^\s/@:\x00-\x1f\x7f]{1,253}|[0-9a-fA-F:]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_NAME: Final = 128  # octets; escaped three to one, with "_again_…", it must be a file's name
@@ -96,3 +97,8 @@ class ClickHouseConfig:
         if self.create_schema is None:
             return isinstance(self.destination, EmbeddedDestination)
         return self.create_schema
+
+
+def patience(config: ClickHouseConfig) -> float:
+    """For one request: a server that tells of its progress, and so is never silent, may work on it for a while."""
+    return config.connect_timeout + _SILENCES * config.timeout

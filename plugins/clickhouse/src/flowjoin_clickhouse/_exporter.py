@@ -25,9 +25,10 @@ from flowjoin.api import (
     PluginContext,
     RetryableExportError,
 )
+from flowjoin.api.lines import refuse_unknown_elements
 from flowjoin_clickhouse._check import refuse_missing_engine
 from flowjoin_clickhouse._client import Connection, Target
-from flowjoin_clickhouse._columns import insert_columns, refuse_unknown_elements
+from flowjoin_clickhouse._columns import insert_columns
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer, encode
 from flowjoin_clickhouse._errors import NotAllowedError, RefusedError, SchemaError
@@ -140,7 +141,10 @@ class _ClickHouseExporter:
             return self._connection, self._target
         await self.close()  # one whose opening was cancelled
         self._connection = Connection(
-            self._config, compatibility=self._context.compatibility, registry=self._context.registry
+            self._config,
+            compatibility=self._context.compatibility,
+            registry=self._context.registry,
+            answered=self._context.progressed,
         )
         try:
             self._target = await self._in_thread(self._connection, self._connection.open)

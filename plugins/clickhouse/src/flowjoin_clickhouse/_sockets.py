@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from clickhouse_connect.driver import httputil
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 __all__ = ["InterruptiblePool"]
@@ -19,8 +20,8 @@ SocketT = TypeVar("SocketT", bound=socket.socket)
 class InterruptiblePool:
     """Owns a pool manager and knows its open sockets."""
 
-    def __init__(self, manager: PoolManager) -> None:
-        """Take a manager that nothing was asked of yet."""
+    def __init__(self, manager: PoolManager, answered: Callable[[], object]) -> None:
+        """Take a manager that nothing was asked of yet, and who is told of each answer, in the thread of the call."""
         self.manager = manager
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._is_interrupted = False
@@ -42,8 +43,14 @@ class InterruptiblePool:
         class _PlainPool(HTTPConnectionPool):
             ConnectionCls = _Plain
 
+            def urlopen(self, *arguments: Any, **named: Any) -> BaseHTTPResponse:  # whatever the library gives
+                answer = super().urlopen(*arguments, **named)
+                answered()
+                return answer
+
         class _SecurePool(HTTPSConnectionPool):
             ConnectionCls = _Secure
+            urlopen = _PlainPool.urlopen
 
         manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
 

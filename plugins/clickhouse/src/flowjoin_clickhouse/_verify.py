@@ -40,6 +40,9 @@ _FACTORS: Final = {
     "octetTotalCount": 0xD1B54A32D192ED03,
     "octetDeltaCount": 0xAEF17502108EF2D9,
     "reverseOctetTotalCount": 0x8CB92BA72F3D8DD7,
+    # The two nodes of a flow report it for themselves. Where an export falls between, two rows differ by these alone.
+    "flowEndSecondsFromSourceNode": 0xE7037ED1A0B428DB,
+    "flowEndSecondsFromDestinationNode": 0xA0761D6478BD642F,
 }
 _MASK: Final = (1 << 64) - 1
 _INSERTED: Final = "timeInserted"

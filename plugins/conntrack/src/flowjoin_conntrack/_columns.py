@@ -1,26 +1,59 @@
-"""Exports of the store as batches: the elements an Antrea agent sends, by address family."""
+"""Exports of the store as batches: the elements an Antrea agent sends, by address family.
+
+Column by column: what is nobody's Pod, no Service's and no rule's in a whole batch costs nothing.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
-from flowjoin.api import AddressFamily, ElementRegistry, FlowBatch, FlowOrigin, FlowSchema, PolicyRule, Value
-from flowjoin_conntrack._entry import Connection, tcp_state_name
+from flowjoin.api import AddressFamily, ElementRegistry, FlowBatch, FlowOrigin, FlowSchema, Pod, PolicyRule, Value
+from flowjoin_conntrack._entry import ROW, Connection, tcp_state_name
 from flowjoin_conntrack._metadata import Metadata, address_text
 from flowjoin_conntrack._store import Export
 
 __all__ = ["BatchMaker"]
 
 _SECOND: Final = 1_000_000_000
+_NO_UUID: Final = bytes(16)
+_COUNTS: Final = {  # element to the connection's counter
+    "packet": "packets",
+    "octet": "octets",
+    "reversePacket": "reverse_packets",
+    "reverseOctet": "reverse_octets",
+}
+_RULE: Final[
+    dict[str, tuple[str, Value]]
+] = {  # end of an element's name to the rule's attribute, and what stands for no rule
+    "Name": ("policy_name", ""),
+    "Namespace": ("policy_namespace", ""),
+    "Type": ("policy_type", 0),
+    "RuleName": ("rule_name", ""),
+    "RuleAction": ("rule_action", 0),
+}
 
-_Reader = Callable[[Export[Metadata], Connection], Value]
+_Columns = dict[str, Sequence[Value]]
 
 
-def _delta(after: int, before: int) -> int:
-    """What was counted between two exports; a counter that was set back counts for nothing."""
-    return max(after - before, 0)
+def _names(v: str) -> list[str]:
+    """The elements in the order of an agent's Template."""
+    rule = ("Name", "Namespace", "UUID", "Type", "RuleName", "RuleAction")
+    return [
+        *("flowStartSeconds", "flowEndSeconds", "flowEndReason"),
+        *("sourceTransportPort", "destinationTransportPort", "protocolIdentifier"),
+        *("packetTotalCount", "octetTotalCount", "packetDeltaCount", "octetDeltaCount"),
+        *(f"source{v}Address", f"destination{v}Address"),
+        *("reversePacketTotalCount", "reverseOctetTotalCount", "reversePacketDeltaCount", "reverseOctetDeltaCount"),
+        *(f"{side}{what}" for side in ("source", "destination") for what in _POD),
+        *("destinationServicePort", "destinationServicePortName", "destinationServiceUUID"),
+        *(f"{side}NetworkPolicy{what}" for side in ("ingress", "egress") for what in rule),
+        *("tcpState", "flowType", "proxySnatPort", f"proxySnat{v}", f"destinationCluster{v}", f"destinationService{v}"),
+    ]
+
+
+_POD: Final = ("PodName", "PodNamespace", "PodUUID", "NodeName")
 
 
 def _uuid(text: str) -> bytes:
@@ -28,21 +61,7 @@ def _uuid(text: str) -> bytes:
     try:
         return uuid.UUID(text).bytes
     except ValueError:
-        return bytes(16)
-
-
-def _rule(rule: PolicyRule | None, name: str) -> Value:
-    if rule is None:
-        return bytes(16) if name == "policy_uid" else 0 if name in ("policy_type", "rule_action") else ""
-    if name == "policy_uid":
-        return _uuid(rule.policy_uid)
-    value: Value = getattr(rule, name)
-    return value
-
-
-def _pod(export: Export[Metadata], side: str, name: str) -> str:
-    pod = export.meta.source_pod if side == "source" else export.meta.destination_pod
-    return "" if pod is None else getattr(pod, name)
+        return _NO_UUID
 
 
 class BatchMaker:
@@ -56,106 +75,130 @@ class BatchMaker:
             has_counters: false for a dumper whose data path counts nothing: its batches lack those columns.
         """
         self._node = node
-        self._schemas: dict[AddressFamily, FlowSchema] = {}
-        self._readers: dict[AddressFamily, list[_Reader]] = {}
-        for family in AddressFamily:
-            readers = self._table(family)
-            if not has_counters:
-                readers = {name: reader for name, reader in readers.items() if not name.endswith("Count")}
-            self._schemas[family] = FlowSchema(
+        self._has_counters = has_counters
+        self._schemas = {
+            family: FlowSchema(
                 origin=FlowOrigin.SOURCE,
                 family=family,
-                elements=tuple(map(registry.by_name, readers)),
+                elements=tuple(
+                    registry.by_name(name)
+                    for name in _names(f"IPv{int(family)}")
+                    if has_counters or not name.endswith("Count")
+                ),
                 registry=registry,
             )
-            self._readers[family] = list(readers.values())
+            for family in AddressFamily
+        }
 
     def batches(self, exports: Iterable[Export[Metadata]]) -> list[FlowBatch]:
         """One batch per family that has rows."""
-        by_family: dict[int, list[tuple[Export[Metadata], Connection]]] = {}
+        by_family: dict[int, list[tuple[Export[Metadata], bytes]]] = {}
         for export in exports:
-            connection = Connection.unpack(export.row)
-            if export.meta.external is not None:
-                connection = export.meta.external.applied(connection)
-            by_family.setdefault(connection.family, []).append((export, connection))
+            row, external = export.row, export.meta.external
+            if external is not None:
+                row = external.applied(Connection.unpack(row)).pack()
+            by_family.setdefault(row[0], []).append((export, row))
         return [self._batch(AddressFamily(family), rows) for family, rows in sorted(by_family.items())]
 
-    def _batch(self, family: AddressFamily, rows: Sequence[tuple[Export[Metadata], Connection]]) -> FlowBatch:
-        schema = self._schemas[family]
-        columns = {
-            name: [read(export, connection) for export, connection in rows]
-            for name, read in zip(schema.names, self._readers[family], strict=True)
+    def _batch(self, family: AddressFamily, rows: Sequence[tuple[Export[Metadata], bytes]]) -> FlowBatch:
+        exports = [export for export, _ in rows]
+        fields = zip(*ROW.iter_unpack(b"".join(row for _, row in rows)), strict=True)
+        of: dict[str, Sequence[Any]] = dict(zip(Connection.__slots__, fields, strict=True))
+        columns = _ends(exports, of, int(family)) | self._known(exports, of, int(family))
+        if self._has_counters:
+            columns |= _counts(exports, of)
+        # What is not given has its default in every row.
+        return FlowBatch.from_columns(self._schemas[family], columns)
+
+    def _known(self, exports: Sequence[Export[Metadata]], of: dict[str, Sequence[Any]], family: int) -> _Columns:
+        metas = [export.meta for export in exports]
+        columns: _Columns = {"flowType": [int(meta.flow_type) for meta in metas]}
+        columns |= self._pods("source", [meta.source_pod for meta in metas])
+        columns |= self._pods("destination", [meta.destination_pod for meta in metas])
+        columns |= _rules("ingress", [meta.ingress for meta in metas])
+        columns |= _rules("egress", [meta.egress for meta in metas])
+        return columns | _services(metas, of, family)
+
+    def _pods(self, side: str, pods: Sequence[Pod | None]) -> _Columns:
+        if not any(pods):
+            return {}
+        return {
+            f"{side}PodName": ["" if pod is None else pod.name for pod in pods],
+            f"{side}PodNamespace": ["" if pod is None else pod.namespace for pod in pods],
+            f"{side}PodUUID": [_NO_UUID if pod is None else _uuid(pod.uid) for pod in pods],
+            f"{side}NodeName": [self._node if pod is not None and pod.name else "" for pod in pods],
         }
-        return FlowBatch.from_columns(schema, columns)
 
-    def _table(self, family: AddressFamily) -> dict[str, _Reader]:
-        """Element to what gives its value, in the order of an agent's Template."""
-        v = f"IPv{int(family)}"
-        none = "0.0.0.0" if family is AddressFamily.IPV4 else "::"  # noqa: S104  # no address is bound
 
-        def text(packed: bytes) -> str:
-            return address_text(packed, int(family))
-
-        def has_snat(c: Connection) -> bool:
-            return (c.reply_destination, c.reply_destination_port) != (c.source, c.source_port)
-
-        def service_address(e: Export[Metadata], c: Connection) -> str:
-            return text(c.original_destination) if e.meta.service else none
-
-        def node(side: str) -> _Reader:
-            return lambda e, c: self._node if _pod(e, side, "name") else ""
-
-        def pod(side: str, name: str) -> _Reader:
-            return lambda e, c: _pod(e, side, name)
-
-        table: dict[str, _Reader] = {
-            "flowStartSeconds": lambda e, c: (c.start or e.first_seen) // _SECOND,
-            "flowEndSeconds": lambda e, c: (c.stop or e.last_seen) // _SECOND,
-            "flowEndReason": lambda e, c: int(e.reason),
-            "sourceTransportPort": lambda e, c: c.source_port,
-            "destinationTransportPort": lambda e, c: c.destination_port,
-            "protocolIdentifier": lambda e, c: c.protocol,
-            "packetTotalCount": lambda e, c: c.packets,
-            "octetTotalCount": lambda e, c: c.octets,
-            "packetDeltaCount": lambda e, c: _delta(c.packets, e.before.packets),
-            "octetDeltaCount": lambda e, c: _delta(c.octets, e.before.octets),
-            f"source{v}Address": lambda e, c: text(c.source),
-            f"destination{v}Address": lambda e, c: text(c.destination),
-            "reversePacketTotalCount": lambda e, c: c.reverse_packets,
-            "reverseOctetTotalCount": lambda e, c: c.reverse_octets,
-            "reversePacketDeltaCount": lambda e, c: _delta(c.reverse_packets, e.before.reverse_packets),
-            "reverseOctetDeltaCount": lambda e, c: _delta(c.reverse_octets, e.before.reverse_octets),
+def _ends(exports: Sequence[Export[Metadata]], of: dict[str, Sequence[Any]], family: int) -> _Columns:
+    """Who, when, and how it stands."""
+    v = f"IPv{family}"
+    columns: _Columns = {
+        "flowStartSeconds": [
+            (start or export.first_seen) // _SECOND for export, start in zip(exports, of["start"], strict=True)
+        ],
+        "flowEndSeconds": [
+            (stop or export.last_seen) // _SECOND for export, stop in zip(exports, of["stop"], strict=True)
+        ],
+        "flowEndReason": [int(export.reason) for export in exports],
+        "sourceTransportPort": of["source_port"],
+        "destinationTransportPort": of["destination_port"],
+        "protocolIdentifier": of["protocol"],
+        f"source{v}Address": [address_text(packed, family) for packed in of["source"]],
+        f"destination{v}Address": [address_text(packed, family) for packed in of["destination"]],
+        "tcpState": list(map(tcp_state_name, of["tcp_state"])),
+    }
+    seen = list(zip(of["reply_destination"], of["reply_destination_port"], strict=True))
+    if any(map(tuple.__ne__, seen, zip(of["source"], of["source_port"], strict=True))):
+        own = zip(of["source"], of["source_port"], strict=True)
+        nat = [there if there != here else None for there, here in zip(seen, own, strict=True)]
+        none = _no_address(family)
+        columns |= {
+            "proxySnatPort": [0 if there is None else there[1] for there in nat],
+            f"proxySnat{v}": [none if there is None else address_text(there[0], family) for there in nat],
         }
-        for side in ("source", "destination"):
-            table |= {
-                f"{side}PodName": pod(side, "name"),
-                f"{side}PodNamespace": pod(side, "namespace"),
-                f"{side}PodUUID": lambda e, c, side=side: _uuid(_pod(e, side, "uid")),  # type: ignore[misc]
-                f"{side}NodeName": node(side),
-            }
-        table |= {
-            "destinationServicePort": lambda e, c: c.original_destination_port if e.meta.service else 0,
-            "destinationServicePortName": lambda e, c: e.meta.service_name,
-            "destinationServiceUUID": lambda e, c: _uuid(e.meta.service[0].uid) if e.meta.service else bytes(16),
-        }
-        for side in ("ingress", "egress"):
-            for suffix, name in (
-                ("Name", "policy_name"),
-                ("Namespace", "policy_namespace"),
-                ("UUID", "policy_uid"),
-                ("Type", "policy_type"),
-                ("RuleName", "rule_name"),
-                ("RuleAction", "rule_action"),
-            ):
-                table[f"{side}NetworkPolicy{suffix}"] = lambda e, c, side=side, name=name: _rule(  # type: ignore[misc]
-                    getattr(e.meta, side), name
-                )
-        table |= {
-            "tcpState": lambda e, c: tcp_state_name(c.tcp_state),
-            "flowType": lambda e, c: int(e.meta.flow_type),
-            "proxySnatPort": lambda e, c: c.reply_destination_port if has_snat(c) else 0,
-            f"proxySnat{v}": lambda e, c: text(c.reply_destination) if has_snat(c) else none,
-            f"destinationCluster{v}": service_address,
-            f"destinationService{v}": service_address,
-        }
-        return table
+    return columns
+
+
+def _counts(exports: Sequence[Export[Metadata]], of: dict[str, Sequence[int]]) -> _Columns:
+    """Totals, and what was counted since the last export; a counter that was set back counts for nothing."""
+    columns: _Columns = {}
+    for position, (name, attribute) in enumerate(_COUNTS.items()):
+        before = [export.before[position] for export in exports]
+        columns[f"{name}TotalCount"] = of[attribute]
+        columns[f"{name}DeltaCount"] = [max(now - then, 0) for now, then in zip(of[attribute], before, strict=True)]
+    return columns
+
+
+def _rules(side: str, rules: Sequence[PolicyRule | None]) -> _Columns:
+    if not any(rules):
+        return {}
+    columns: _Columns = {
+        f"{side}NetworkPolicy{what}": [none if rule is None else getattr(rule, name) for rule in rules]
+        for what, (name, none) in _RULE.items()
+    }
+    columns[f"{side}NetworkPolicyUUID"] = [_NO_UUID if rule is None else _uuid(rule.policy_uid) for rule in rules]
+    return columns
+
+
+def _services(metas: Sequence[Metadata], of: dict[str, Sequence[Any]], family: int) -> _Columns:
+    """The Service that was asked for, and where."""
+    if not any(meta.service for meta in metas):
+        return {}
+    none = _no_address(family)
+    asked = [
+        address_text(packed, family) if meta.service else none
+        for meta, packed in zip(metas, of["original_destination"], strict=True)
+    ]
+    ports = zip(metas, of["original_destination_port"], strict=True)
+    return {
+        "destinationServicePort": [port if meta.service else 0 for meta, port in ports],
+        "destinationServicePortName": [meta.service_name for meta in metas],
+        "destinationServiceUUID": [_uuid(meta.service[0].uid) if meta.service else _NO_UUID for meta in metas],
+        f"destinationClusterIPv{family}": asked,
+        f"destinationServiceIPv{family}": asked,
+    }
+
+
+def _no_address(family: int) -> str:
+    return "0.0.0.0" if family == 4 else "::"  # noqa: S104  # no address is bound

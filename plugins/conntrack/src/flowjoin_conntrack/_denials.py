@@ -137,9 +137,9 @@ class Denials:
             packets = (one for one in logged_packets(octets) if isinstance(one, LoggedPacket))
             while some := list(itertools.islice(packets, _SLICE)):
                 now, wall = trio.current_time(), time.time_ns()
+                self._packets.inc(len(some))
                 for packet in some:
                     self._take(packet, now, wall)
-                self._packets.inc(len(some))
                 yield len(some)
                 await trio.lowlevel.checkpoint()
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from flowjoin.api import Pod, PodLookup, PolicyLookup, PolicyRule, Service, ServiceLookup, ServicePort
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._external import External, ExternalCorrelator
-from flowjoin_conntrack._verdict import Verdict
+from flowjoin_conntrack._verdict import Direction, Verdict
 
 __all__ = ["Classifier", "FlowType", "Metadata", "address_text", "flow_type", "rule_ids"]
 
@@ -34,12 +35,21 @@ class FlowType(IntEnum):
     UNSUPPORTED = 255
 
 
+class MissingRule(NamedTuple):
+    """A rule that is not known: for which field, by which number, and what it did."""
+
+    direction: Direction
+    rule_id: int
+    action: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
     """Of one connection, found when it was first seen.
 
     Attributes:
         external: who began it outside the cluster, where the default zone knew.
+        missing: rules that the look-up did not know then; it may know them later.
     """
 
     source_pod: Pod | None = None
@@ -49,6 +59,7 @@ class Metadata:
     egress: PolicyRule | None = None
     flow_type: FlowType = FlowType.UNSPECIFIED
     external: External | None = None
+    missing: tuple[MissingRule, ...] = ()
 
     @property
     def service_name(self) -> str:
@@ -60,6 +71,7 @@ class Metadata:
         return f"{name}:{port.name}" if port.name else name
 
 
+@functools.lru_cache(maxsize=16384)  # a Node's connections have few addresses
 def address_text(packed: bytes, family: int) -> str:
     """Canonical text of 16 octets."""
     return str(ipaddress.IPv4Address(packed[12:]) if family == 4 else ipaddress.IPv6Address(packed))
@@ -97,6 +109,7 @@ class Classifier:
     Attributes:
         gateways: addresses of this Node's gateway; they may come later than the first connections.
         external: finds who began what came from outside; None where that is not asked for.
+        seen_at: seconds since 1970, of what is being looked at: when a connection began that does not say so.
     """
 
     def __init__(
@@ -127,6 +140,7 @@ class Classifier:
         self._policies = policies
         self._network_policy_only = network_policy_only
         self.external = external
+        self.seen_at: float | None = None
 
     def __call__(self, row: bytes) -> Metadata | None:
         connection = Connection.unpack(row)
@@ -171,11 +185,18 @@ class Classifier:
         found = self._of(connection, source, destination)
         if found is None:
             return None
-        rule = self._denying(verdict, connection.start / 1e9)
         is_egress = verdict.direction == "egress" or (
             verdict.direction is None and found.destination_pod is None and found.source_pod is not None
         )
-        return replace(found, egress=rule) if is_egress else replace(found, ingress=rule)
+        direction: Direction = "egress" if is_egress else "ingress"
+        # What was done is known even where the rule is not.
+        kind = _KUBERNETES if verdict.is_implicit else 0
+        rule = PolicyRule(policy_name="", policy_type=kind, rule_action=verdict.action)
+        found = replace(found, egress=rule) if is_egress else replace(found, ingress=rule)
+        if not verdict.rule_id:
+            return found
+        wanted = (*found.missing, MissingRule(direction, verdict.rule_id, verdict.action))
+        return self._with_rules(found, wanted, connection.start / 1e9)
 
     def _of(
         self, connection: Connection, source: str, destination: str, external: External | None = None
@@ -189,14 +210,45 @@ class Classifier:
         if self._pods_only and (kind is FlowType.UNSUPPORTED or (kind is FlowType.TO_EXTERNAL and source_pod is None)):
             return None  # the Node of the Egress sees it too, and knows less
         ingress, egress = rule_ids(connection.labels)
-        return Metadata(
+        found = Metadata(
             source_pod=source_pod,
             destination_pod=destination_pod,
             service=self._service(connection, at, is_external=external is not None),
-            ingress=self._allowing(ingress, at),
-            egress=self._allowing(egress, at),
             flow_type=FlowType.UNSPECIFIED if kind is FlowType.UNSUPPORTED else kind,
             external=external,
+        )
+        # A rule id in a connection's label is that of the rule that let it pass.
+        labels: tuple[tuple[Direction, int], ...] = (("ingress", ingress), ("egress", egress))
+        wanted = tuple(MissingRule(direction, number, _ALLOW) for direction, number in labels if number)
+        return self._with_rules(found, wanted, self.seen_at if at is None else at)
+
+    def with_late_rules(self, known: Metadata, row: bytes, first_seen: float) -> Metadata:
+        """What was known of a connection, with rules that are known by now: lists of them may be behind.
+
+        Args:
+            known: when it was first seen.
+            row: of the connection.
+            first_seen: seconds since 1970, where the row has no start.
+        """
+        start = Connection.unpack(row).start
+        return self._with_rules(known, known.missing, start / 1e9 if start else first_seen)
+
+    def _with_rules(self, found: Metadata, wanted: tuple[MissingRule, ...], at: float | None) -> Metadata:
+        if self._policies is None:
+            return found
+        rules: dict[str, PolicyRule] = {}
+        missing = []
+        for one in wanted:
+            rule = self._policies.rule(one.rule_id, at=at)
+            if rule is None:
+                missing.append(one)
+            else:
+                rules[one.direction] = replace(rule, rule_action=one.action)
+        return replace(
+            found,
+            ingress=rules.get("ingress", found.ingress),
+            egress=rules.get("egress", found.egress),
+            missing=tuple(missing),
         )
 
     def _is_wanted(self, connection: Connection, destination: str) -> bool:
@@ -254,19 +306,3 @@ class Classifier:
             return None
         address = address_text(connection.original_destination, connection.family)
         return self._services.service_by_address(address, connection.original_destination_port, connection.protocol, at)
-
-    def _allowing(self, rule_id: int, at: float | None) -> PolicyRule | None:
-        """A rule id in a connection's label is that of the rule that let it pass."""
-        rule = self._rule(rule_id, at)
-        return None if rule is None else replace(rule, rule_action=_ALLOW)
-
-    def _denying(self, verdict: Verdict, at: float) -> PolicyRule:
-        """The rule that denied; what was done is known even where the rule is not."""
-        rule = self._rule(verdict.rule_id, at)
-        if rule is None:
-            kind = _KUBERNETES if verdict.is_implicit else 0
-            return PolicyRule(policy_name="", policy_type=kind, rule_action=verdict.action)
-        return replace(rule, rule_action=verdict.action)
-
-    def _rule(self, rule_id: int, at: float | None) -> PolicyRule | None:
-        return self._policies.rule(rule_id, at=at) if rule_id and self._policies is not None else None

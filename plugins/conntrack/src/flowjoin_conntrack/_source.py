@@ -20,7 +20,7 @@ from flowjoin_conntrack._external import ExternalCorrelator
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
-from flowjoin_conntrack._store import ConnectionStore, Timeouts
+from flowjoin_conntrack._store import ConnectionStore, Export, Timeouts
 from flowjoin_conntrack._text_dumpers import ProcDumper, open_ovs
 
 __all__ = ["open_conntrack", "open_source"]
@@ -173,7 +173,7 @@ class _Source:
             OSError: it cannot be read, or not whole; nothing is gone for that.
         """
         self._look_at_gateway()
-        self._tick(trio.current_time())
+        self._tick(trio.current_time(), time.time_ns())
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
         async with aclosing(self._dumper.dump()) as portions:
@@ -183,7 +183,8 @@ class _Source:
                 self._entries.inc(portion.entries)
                 if portion.unreadable:
                     self._unreadable.inc(portion.unreadable)
-        self._store.end_poll()
+        for _ in self._store.end_poll():
+            await trio.lowlevel.checkpoint()
         self._polls.inc()
         self._wake()
 
@@ -197,7 +198,8 @@ class _Source:
             self._context.log.warning("gateway_without_address", interface=interface)
         self._classifier.gateways = found | frozenset(self._config.gateway_addresses)
 
-    def _tick(self, now: float) -> None:
+    def _tick(self, now: float, wall: int) -> None:
+        self._classifier.seen_at = wall / 1e9
         if self._classifier.external is not None:
             self._classifier.external.tick(now)
 
@@ -228,15 +230,15 @@ class _Source:
                     self._context.log.warning("events_lost", effect="the table is read at once")
                     self._is_behind.set()
                     continue
+                self._events.inc(len(reading.kinds))  # before rows come of them: the books are never behind
                 for start in range(0, len(reading.kinds), _EVENTS):
                     now, wall = trio.current_time(), time.time_ns()
-                    self._tick(now)
+                    self._tick(now, wall)
                     for number in range(start, min(start + _EVENTS, len(reading.kinds))):
                         row = reading.rows[number * ROW.size : (number + 1) * ROW.size]
                         is_over = reading.kinds[number] == MessageKind.DESTROYED
                         self._store.saw_event(row, now, wall, is_over=is_over)
                     await trio.lowlevel.checkpoint()
-                self._events.inc(len(reading.kinds))
                 self._wake()
 
     async def hear_denials(self, denials: Denials) -> None:
@@ -255,7 +257,7 @@ class _Source:
             now = trio.current_time()
             exports = [] if self._denials is None else self._denials.store.expire(now, _ROWS)
             exports += self._store.expire(now, _ROWS - len(exports))
-            for batch in self._maker.batches(exports):
+            for batch in self._maker.batches(map(self._with_late_rules, exports)):
                 yield batch
             if len(exports) == _ROWS:
                 continue
@@ -263,6 +265,12 @@ class _Source:
             due = self._next_expiry()
             with trio.move_on_at(float("inf") if due is None else max(due, trio.current_time() + _TICK)):
                 await changed.wait()
+
+    def _with_late_rules(self, export: Export[Metadata]) -> Export[Metadata]:
+        if not export.meta.missing:
+            return export
+        first_seen = (export.first_seen or export.last_seen) / 1e9
+        return export._replace(meta=self._classifier.with_late_rules(export.meta, export.row, first_seen))
 
     def _next_expiry(self) -> float | None:
         stores = (self._store, None if self._denials is None else self._denials.store)

@@ -10,10 +10,11 @@ from typing import Annotated, Final, Literal
 
 from flowjoin.api import Bounds, Duration, Key, Octets
 
-__all__ = ["Address", "IpfixConfig", "TlsConfig", "parse_address"]
+__all__ = ["Address", "IpfixConfig", "TlsConfig", "parse_address", "patience"]
 
 _DEFAULT_PORT: Final = 4739  # IANA: ipfix
 _LEAST_MESSAGE: Final = 512  # what Antrea allows; a Template of its flows hardly fits
+_MARGIN_SECONDS: Final = 30.0  # over what the two time-outs end by themselves
 _SERVICE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _LONGEST_NAME: Final = 253  # RFC 1035 section 2.3.4
 
@@ -154,3 +155,8 @@ class IpfixConfig:
             raise ValueError("tls over udp (DTLS) is not supported yet; use protocol: tls, which is TLS over TCP")
         if 0 < self.max_ipfix_msg_size < _LEAST_MESSAGE:
             raise ValueError(f"maxIPFIXMsgSize is 0 or at least {_LEAST_MESSAGE}, not {self.max_ipfix_msg_size}")
+
+
+def patience(config: IpfixConfig) -> float:
+    """Longer than a connection may take, and then the collector to take something."""
+    return config.connect_timeout + config.send_timeout + _MARGIN_SECONDS

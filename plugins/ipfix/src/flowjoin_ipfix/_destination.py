@@ -76,10 +76,7 @@ class Destination:
             ConfigError: one cannot be used.
         """
         if self._tls is not None and self._credentials is None:
-            try:
-                await trio.to_thread.run_sync(client_context, self._tls)
-            except ValueError as exc:
-                raise ConfigError(str(exc)) from exc
+            await trio.to_thread.run_sync(client_context, self._tls)
 
     async def target(self) -> Target:
         """Where to connect to now.
@@ -93,7 +90,7 @@ class Destination:
             credentials = None if self._credentials is None else await self._asked(self._credentials)
             try:
                 context = await trio.to_thread.run_sync(partial(client_context, self._tls, credentials))
-            except (ValueError, OSError) as exc:  # the second: a file that is being replaced
+            except ConfigError as exc:
                 raise ConnectionLost(str(exc)) from exc
         name = (self._tls.server_name if self._tls else "") or self._address.dns_name
         return Target(address=address, context=context, server_name=name)

@@ -14,6 +14,7 @@ import ssl
 import struct
 import sys
 import termios
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -63,16 +64,25 @@ class StreamConnection:
     limit: Final = _MAX_MESSAGE
     packing: Final = _MAX_MESSAGE
 
-    def __init__(self, stream: trio.abc.Stream, raw: trio.SocketStream, *, send_timeout: float) -> None:
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        raw: trio.SocketStream,
+        *,
+        send_timeout: float,
+        progressed: Callable[[], object],
+    ) -> None:
         """Take what is connected.
 
         Args:
             stream: what is written to: TLS, or ``raw`` itself.
             send_timeout: seconds in which the collector must take something.
+            progressed: is told when it did.
         """
         self._stream = stream
         self._socket = raw.socket
         self._send_timeout = send_timeout
+        self._progressed = progressed
         self._watching = trio.CancelScope()
         self._lost = trio.Event()
         self._loss = ConnectionLost("")
@@ -112,6 +122,7 @@ class StreamConnection:
             try:
                 with trio.fail_after(self._send_timeout):
                     await self._stream.send_all(view[at : at + _PIECE_OCTETS])
+                self._progressed()
             except trio.TooSlowError:
                 raise self._stalled() from None
             except (trio.BrokenResourceError, trio.ClosedResourceError) as exc:
@@ -127,6 +138,7 @@ class StreamConnection:
             now = self._unacknowledged()
             if now < waiting:
                 progress_at, pause = trio.current_time(), _FIRST_POLL_SECONDS
+                self._progressed()
             elif trio.current_time() - progress_at > self._send_timeout:
                 raise self._stalled()
             waiting, pause = now, min(2 * pause, _LONGEST_POLL_SECONDS)
@@ -169,11 +181,13 @@ async def connect_stream(
     context: ssl.SSLContext | None,
     server_name: str,
     send_timeout: float,
+    progressed: Callable[[], object],
 ) -> StreamConnection:
     """Resolve the name, connect, and shake hands if there is a TLS context.
 
     Args:
         nursery: in which the connection is watched.
+        progressed: is told when the collector took something.
 
     Raises:
         ConnectionLost: the collector cannot be reached, or one of us refuses the other.
@@ -189,7 +203,7 @@ async def connect_stream(
             raise ConnectionLost(f"cannot connect to {address}: nobody listens there")
         _keep_alive(raw)
         if context is None:
-            connection = StreamConnection(raw, raw, send_timeout=send_timeout)
+            connection = StreamConnection(raw, raw, send_timeout=send_timeout, progressed=progressed)
             await nursery.start(connection.watch)
             return connection
         transport = _HeardStream(raw)
@@ -198,7 +212,7 @@ async def connect_stream(
         await stream.do_handshake()
         patience = _HANDSHAKES * (trio.current_time() - began)
         transport.heard = trio.Event()
-        connection = StreamConnection(stream, raw, send_timeout=send_timeout)
+        connection = StreamConnection(stream, raw, send_timeout=send_timeout, progressed=progressed)
         await nursery.start(connection.watch)
         if stream.version() == "TLSv1.3":
             # A server refuses our certificate after our handshake is done. It sends that, or a ticket for the next

@@ -1,4 +1,4 @@
-"""The TLS side of a collector, from files or a look-up; both may change while we run."""
+"""The TLS side of a collector, from files that may change while we run, or from what a look-up gives."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flowjoin.api import ClientCredentials
-from flowjoin_ipfix._config import TlsConfig
+from flowjoin.api import ClientCredentials, ConfigError, ElementRegistry, tls
+from flowjoin_ipfix._config import IpfixConfig, TlsConfig
 
-__all__ = ["client_context"]
+__all__ = ["check", "client_context"]
 
 _VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
@@ -24,26 +24,44 @@ def client_context(config: TlsConfig, credentials: ClientCredentials | None = No
         credentials: what stands in place of files.
 
     Raises:
-        ValueError: a file cannot be read or is not what it should be; the sentence names it.
+        ConfigError: a file cannot be read or is not what it should be; nor is what stands in its place.
     """
-    if config.ca is not None:
-        _readable("tls.ca", config.ca)
-    try:
-        context = ssl.create_default_context(cafile=config.ca, cadata=credentials.ca if credentials else None)
-    except ssl.SSLError as exc:
-        place = "what was looked up" if credentials else config.ca
-        raise ValueError(f"tls.ca: {place} cannot be used: it holds no certificate in PEM") from exc
+    if credentials is None:
+        context = tls.client_context(ca=config.ca, certificate=config.certificate, key=config.key)
+    else:
+        context = _context_of(credentials)
     context.minimum_version = _VERSIONS[config.min_version]
     if config.insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if credentials is not None:
-        with _in_memory(f"{credentials.certificate}\n{credentials.key}") as path:
-            _load_own(context, path, path)
-    elif config.certificate is not None and config.key is not None:
-        _readable("tls.certificate", config.certificate)
-        _readable("tls.key", config.key)
-        _load_own(context, config.certificate, config.key)
+    return context
+
+
+def check(config: IpfixConfig, _registry: ElementRegistry) -> None:
+    """What can be known before anything connects; what a look-up gives may come later.
+
+    Raises:
+        ConfigError: a file of ``tls`` is not what it should be.
+    """
+    settings = config.tls or TlsConfig()
+    if config.protocol == "tls" and not settings.from_lookup:
+        client_context(settings)
+
+
+def _context_of(credentials: ClientCredentials) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:  # an empty text is an error here too, and no reason to trust the system's authorities
+        context.load_verify_locations(cadata=credentials.ca.encode("ascii", "replace").decode("ascii"))
+    except (ssl.SSLError, ValueError) as exc:
+        problem = "what was looked up cannot be used: it holds no certificate"
+        raise ConfigError(problem, path="tls.ca") from exc
+    with _in_memory(f"{credentials.certificate}\n{credentials.key}") as path:
+        try:
+            # A password is given so that OpenSSL does not ask for one at the terminal.
+            context.load_cert_chain(path, password="")
+        except ssl.SSLError as exc:
+            problem = "what was looked up cannot be used: there is no certificate with its unencrypted key"
+            raise ConfigError(problem, path="tls.certificate") from exc
     return context
 
 
@@ -64,31 +82,3 @@ def _in_memory(text: str) -> Iterator[Path]:
             file.write(octets)
             file.flush()
             yield Path(file.name)
-
-
-def _load_own(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
-    is_encrypted = False
-
-    def password() -> str:  # without such a function the library would ask for one at the terminal
-        nonlocal is_encrypted
-        is_encrypted = True
-        return ""
-
-    try:
-        context.load_cert_chain(certificate, key, password)
-    except ssl.SSLError as exc:
-        if is_encrypted:
-            raise ValueError(f"tls.key: {key} cannot be used: it is encrypted; write it without a password") from exc
-        if exc.reason == "KEY_VALUES_MISMATCH":
-            raise ValueError(f"tls.key: {key} cannot be used: it is not the key of {certificate}") from exc
-        raise ValueError(
-            f"tls.certificate: {certificate} with {key} cannot be used: one of them is not the PEM that belongs there"
-        ) from exc
-
-
-def _readable(key: str, path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            file.read(1)
-    except OSError as exc:
-        raise ValueError(f"{key}: {path} cannot be used: {exc.strerror or exc}") from exc

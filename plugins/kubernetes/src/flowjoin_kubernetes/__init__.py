@@ -1,5 +1,7 @@
 """Enricher and look-up plugin: what the API server of a cluster knows about addresses and names."""
 
+from math import inf
+
 from flowjoin.api import (
     AccessReview,
     CertificateStore,
@@ -34,7 +36,13 @@ def flowjoin_lookup_types() -> list[LookupType]:
     )
     return [
         LookupType(
-            "kubernetes", KubernetesLookupConfig, provides, open_lookup, api_version=1, cluster_uuid=cluster_uuid
+            "kubernetes",
+            KubernetesLookupConfig,
+            provides,
+            open_lookup,
+            api_version=1,
+            cluster_uuid=cluster_uuid,
+            patience=_without_end,
         )
     ]
 
@@ -44,6 +52,18 @@ def flowjoin_enricher_types() -> list[EnricherType]:
     """Hand over the type that ``enrichers: [{type: kubernetes}]`` stands for."""
     return [
         EnricherType(
-            "kubernetes", KubernetesConfig, ADDS, FILLS, open_enricher, api_version=1, cluster_uuid=cluster_uuid
+            "kubernetes",
+            KubernetesConfig,
+            ADDS,
+            FILLS,
+            open_enricher,
+            api_version=1,
+            cluster_uuid=cluster_uuid,
+            patience=_without_end,
         )
     ]
+
+
+def _without_end(_config: KubernetesConfig | KubernetesLookupConfig) -> float:
+    """Each wait for the server has an end of its own; what is wrong is said, and a large list may take its time."""
+    return inf

@@ -196,7 +196,8 @@ def _tls_context(configuration: Configuration) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+        # A password is given so that OpenSSL does not ask for one at the terminal.
+        context.load_cert_chain(configuration.cert_file, configuration.key_file, password="")
     return context
 
 

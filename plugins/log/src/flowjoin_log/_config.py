@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from flowjoin.api import Bounds, ConfigError, ElementRegistry
 from flowjoin.api.lines import refuse_unknown_elements
 
-__all__ = ["STANDARD_OUTPUT", "FilterConfig", "LogConfig", "check"]
+__all__ = ["STANDARD_OUTPUT", "FilterConfig", "LogConfig", "check", "patience"]
 
 STANDARD_OUTPUT: Final = frozenset({"-", "/dev/stdout"})
 
@@ -67,3 +68,8 @@ def check(config: LogConfig, registry: ElementRegistry) -> None:
         return
     if is_directory:
         raise ConfigError(f"{config.path} is a directory; name a file in it", path="path")
+
+
+def patience(config: LogConfig) -> float:
+    """Who reads standard output may stop for as long as they like, and a second writer would mix its lines in."""
+    return inf if config.path in STANDARD_OUTPUT else 0.0

@@ -49,29 +49,38 @@ class Stopped(Exception):
 
 
 class _Body(io.BytesIO):
-    """Octets to send, until ``stop`` is set."""
+    """Octets to send, until ``stop`` is set; ``progressed`` is told when more are wanted."""
 
-    def __init__(self, octets: bytes, stop: threading.Event) -> None:
+    def __init__(self, octets: bytes, stop: threading.Event, progressed: Callable[[], object]) -> None:
         super().__init__(octets)
         self._stop = stop
+        self._progressed = progressed
 
     def read(self, size: int | None = -1, /) -> bytes:
         if self._stop.is_set():
             raise Stopped
+        self._progressed()
         return super().read(size)
 
 
 class Bucket:
     """One bucket; one call at a time, but for ``close``."""
 
-    def __init__(self, config: S3Config, connected: Callable[[str], object]) -> None:
+    def __init__(
+        self,
+        config: S3Config,
+        connected: Callable[[str], object],
+        progressed: Callable[[], object] = lambda: None,
+    ) -> None:
         """Remember the settings; nothing is asked yet.
 
         Args:
             connected: told the region of the bucket whenever a client was made, in the thread of the call.
+            progressed: told of each step of a call, in its thread.
         """
         self._config = config
         self._connected = connected
+        self._progressed = progressed
         self._client: _S3Client | None = None
         self._revealed: Sequence[str] = ()
         self._is_ended = False
@@ -86,7 +95,7 @@ class Bucket:
         """Store an object whole: it is there when this returns, and never in part."""
         properties = self._properties(content_type)
         with self._opened() as client:
-            answer = client.put_object(**self._object(key), **properties, Body=_Body(octets, stop))
+            answer = client.put_object(**self._object(key), **properties, Body=_Body(octets, stop, self._progressed))
         field_of(answer, "ETag")  # 200 alone says nothing: portals answer so
 
     def begin(self, key: str, content_type: str) -> str:
@@ -97,7 +106,7 @@ class Bucket:
 
     def put_part(self, key: str, upload_id: str, number: int, octets: bytes, stop: threading.Event) -> str:
         """Send the n-th part, from 1; gives its tag."""
-        part = {"UploadId": upload_id, "PartNumber": number, "Body": _Body(octets, stop)}
+        part = {"UploadId": upload_id, "PartNumber": number, "Body": _Body(octets, stop, self._progressed)}
         with self._opened() as client:
             answer = client.upload_part(**self._object(key), **part)
         return field_of(answer, "ETag")
@@ -158,6 +167,7 @@ class Bucket:
     def _opened(self) -> Iterator[_S3Client]:
         try:
             yield self._open()
+            self._progressed()
         finally:
             if self._is_ended:  # a call for which nobody waited any more, or that throws parts away at the very end
                 self.close()

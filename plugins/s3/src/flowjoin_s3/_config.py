@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -12,8 +11,9 @@ from urllib.parse import urlsplit
 
 from flowjoin.api import Batching, Bounds, ConfigError, Duration, ElementRegistry, Key, Octets, Secret
 from flowjoin.api.lines import refuse_unknown_elements
+from flowjoin.api.tls import client_context
 
-__all__ = ["MIN_PART", "S3Config", "TlsConfig", "batching", "check"]
+__all__ = ["MIN_PART", "S3Config", "TlsConfig", "batching", "check", "patience"]
 
 MIN_PART: Final = 5 * 1024 * 1024  # S3 refuses smaller parts, but for the last one
 _MAX_PART: Final = 5 * 1024 * 1024 * 1024
@@ -26,6 +26,7 @@ _ACCESS_POINT: Final = re.compile(
 _REGION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 _STORAGE_CLASS: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SILENCES: Final = 6  # of requestTimeout: addresses, redirects to the region, the answer
 _ENCRYPTIONS: Final = ("", "AES256", "aws:kms", "aws:kms:dsse")
 
 
@@ -40,7 +41,7 @@ class TlsConfig:
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
-            raise ValueError("tls.key is given without tls.certificate")
+            raise ValueError("tls.key is given without tls.certificate; name the certificate's PEM file too")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,11 @@ def batching(config: S3Config) -> Batching:
     return Batching(records=config.max_records_per_file, octets=config.max_batch_size, interval=config.upload_interval)
 
 
+def patience(config: S3Config) -> float:
+    """Longer than a request: to the addresses of a name, one after another, and back to an answer."""
+    return _SILENCES * config.request_timeout
+
+
 def check(config: S3Config, registry: ElementRegistry) -> None:
     """What can be known before the bucket is looked for.
 
@@ -131,18 +137,7 @@ def check(config: S3Config, registry: ElementRegistry) -> None:
     refuse_unknown_elements(config.elements, registry)
     if config.format == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise ConfigError("parquet needs pyarrow: pip install 'flowjoin-s3[parquet]'", path="format")
-    tls = config.tls
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        at, file = "tls.ca", tls.ca
-        if tls.ca is not None:
-            context.load_verify_locations(tls.ca)
-        if tls.certificate is not None:
-            at, file = "tls.certificate", tls.certificate
-            context.load_cert_chain(tls.certificate, tls.key)
-    except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
-        cause = "it has no such PEM" if isinstance(exc, ssl.SSLError) else getattr(exc, "strerror", None) or exc
-        raise ConfigError(f"{file} cannot be used: {cause}; give a PEM file", path=at) from exc
+    client_context(ca=config.tls.ca, certificate=config.tls.certificate, key=config.tls.key)
 
 
 def _check_bucket(name: str) -> None:

@@ -10,10 +10,10 @@ import importlib
 import importlib.util
 import io
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import trio
 
@@ -22,7 +22,7 @@ from flowjoin.api.lines import CsvLines, JsonLines, refuse_unknown_elements
 from flowjoin_s3._columns import CLUSTER_UUID, LABELS, TIME_INSERTED, columns_of
 from flowjoin_s3._config import S3Config
 
-__all__ = ["Encoder", "Encoding", "RowWriter", "encoding_of", "make_writer"]
+__all__ = ["Encoder", "Encoding", "RowWriter", "Write", "encoding_of", "make_writer"]
 
 _GZIP: Final = 16 + zlib.MAX_WBITS  # zlib's way of asking for gzip's header; it holds no time, so octets repeat
 _ZLIB_LEVEL: Final = 6  # the default of gzip, and of Antrea's uploader
@@ -31,6 +31,9 @@ _TO_THREAD: Final = 512 * 1024  # octets that are worth the way to a thread: abo
 _TEXT_ROWS: Final = 4096  # that follow one another
 _PICKED_ROWS: Final = 1024  # to pick them out of a batch, column by column, takes about 5 ms
 _ROW_GROUP: Final = 65_536
+
+
+Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 
 class RowWriter(Protocol):
@@ -44,14 +47,14 @@ class RowWriter(Protocol):
 
 
 class Encoder(Protocol):
-    """Makes one object of rows of one batch."""
+    """Makes one object of rows of one batch, and hands its octets on as they come."""
 
-    async def add(self, batch: FlowBatch, rows: Sequence[int]) -> bytes:
-        """Take the next rows, a ``range`` where they follow one another; gives what is ready, maybe nothing."""
+    async def add(self, batch: FlowBatch, rows: Sequence[int]) -> None:
+        """Take the next rows, a ``range`` where they follow one another."""
         ...
 
-    async def finish(self) -> bytes:
-        """No more rows: the rest."""
+    async def finish(self) -> None:
+        """No more rows: hand on the rest."""
         ...
 
 
@@ -63,13 +66,13 @@ class Encoding:
         suffix: of their keys.
         content_type: that they are stored with.
         rows: that an Encoder takes at a time.
-        start: makes the Encoder of an object whose rows are inserted at that second.
+        start: makes the Encoder of an object whose rows are inserted at that second, and whose octets go there.
     """
 
     suffix: str
     content_type: str
     rows: int
-    start: Callable[[int], Encoder]
+    start: Callable[[int, Write], Encoder]
 
 
 def make_writer(config: S3Config, *, compatibility: str, cluster_uuid: str, inserted_at: int) -> RowWriter:
@@ -101,17 +104,17 @@ def encoding_of(config: S3Config, context: PluginContext, limiter: trio.Capacity
             ".parquet",
             "application/vnd.apache.parquet",
             _ROW_GROUP,
-            lambda _inserted_at: _ParquetEncoder(config.elements, config.compress, limiter),
+            lambda _inserted_at, write: _ParquetEncoder(config.elements, config.compress, limiter, write),
         )
 
-    def start_writer(inserted_at: int) -> _TextEncoder:
+    def start_writer(inserted_at: int, write: Write) -> _TextEncoder:
         writer = make_writer(
             config,
             compatibility=context.compatibility,
             cluster_uuid=context.cluster_uuid,
             inserted_at=inserted_at,
         )
-        return _TextEncoder(writer, writer.header if config.header else b"", config.compress, limiter)
+        return _TextEncoder(writer, writer.header if config.header else b"", config.compress, limiter, write)
 
     suffix, content_type = (".csv", "text/csv") if config.format == "csv" else (".jsonl", "application/x-ndjson")
     if config.compress:
@@ -120,14 +123,19 @@ def encoding_of(config: S3Config, context: PluginContext, limiter: trio.Capacity
 
 
 class _TextEncoder:
-    def __init__(self, writer: RowWriter, header: bytes, compress: bool, limiter: trio.CapacityLimiter) -> None:
+    """Text leaves as soon as it is worth the way: what is made next lies where it lay, in memory that is warm."""
+
+    def __init__(
+        self, writer: RowWriter, header: bytes, compress: bool, limiter: trio.CapacityLimiter, write: Write
+    ) -> None:
         self._writer = writer
         self._gzip = _gzip_compressor() if compress else None
         self._limiter = limiter
+        self._write = write
         self._lines = [header]
         self._octets = len(header)
 
-    async def add(self, batch: FlowBatch, rows: Sequence[int]) -> bytes:
+    async def add(self, batch: FlowBatch, rows: Sequence[int]) -> None:
         step = _TEXT_ROWS if isinstance(rows, range) else _PICKED_ROWS
         for start in range(0, len(rows), step):
             chosen = rows[start : start + step]
@@ -135,23 +143,22 @@ class _TextEncoder:
             for lines in self._writer.render(part):
                 self._lines.append(lines)
                 self._octets += len(lines)
-                await trio.lowlevel.checkpoint()
-        if self._octets >= _TO_THREAD:
-            return await self._take()
-        await trio.lowlevel.checkpoint()
-        return b""
+                if self._octets >= _TO_THREAD:
+                    await self._hand_on()
+                else:
+                    await trio.lowlevel.checkpoint()
 
-    async def finish(self) -> bytes:
-        rest = await self._take()
-        return rest + bytes(self._gzip.flush()) if self._gzip else rest
+    async def finish(self) -> None:
+        await self._hand_on()
+        if self._gzip is not None:
+            await self._write(bytes(self._gzip.flush()))
 
-    async def _take(self) -> bytes:
+    async def _hand_on(self) -> None:
         text = b"".join(self._lines)
         self._lines, self._octets = [], 0
-        if self._gzip is None:
-            await trio.lowlevel.checkpoint()
-            return text
-        return await trio.to_thread.run_sync(self._gzip.compress, text, limiter=self._limiter)
+        if self._gzip is not None:
+            text = await trio.to_thread.run_sync(self._gzip.compress, text, limiter=self._limiter)
+        await self._write(text)
 
 
 def _gzip_compressor() -> Any:  # isal has the same object as zlib
@@ -163,19 +170,20 @@ def _gzip_compressor() -> Any:  # isal has the same object as zlib
 class _ParquetEncoder:
     """All of it in a thread: Arrow works outside the interpreter's lock."""
 
-    def __init__(self, extra: Sequence[str], compress: bool, limiter: trio.CapacityLimiter) -> None:
+    def __init__(self, extra: Sequence[str], compress: bool, limiter: trio.CapacityLimiter, write: Write) -> None:
         self._extra = tuple(dict.fromkeys(extra))
         self._compression = "zstd" if compress else "none"
         self._limiter = limiter
+        self._hand_on = write
         self._sink = _Sink()
         self._table: Any = None  # pyarrow has no types; of all rows of the batch, which it shares
         self._writer: Any = None
 
-    async def add(self, batch: FlowBatch, rows: Sequence[int]) -> bytes:
-        return await trio.to_thread.run_sync(self._write, batch, rows, limiter=self._limiter)
+    async def add(self, batch: FlowBatch, rows: Sequence[int]) -> None:
+        await self._hand_on(await trio.to_thread.run_sync(self._write, batch, rows, limiter=self._limiter))
 
-    async def finish(self) -> bytes:
-        return await trio.to_thread.run_sync(self._close, limiter=self._limiter)
+    async def finish(self) -> None:
+        await self._hand_on(await trio.to_thread.run_sync(self._close, limiter=self._limiter))
 
     def _write(self, batch: FlowBatch, rows: Sequence[int]) -> bytes:
         pyarrow, parquet = _pyarrow_parquet()

@@ -107,11 +107,11 @@ class _S3Exporter:
             limiter=self._limiter,
             log=self._log,
         )
-        encoder = self._encoding.start(inserted_at)
+        encoder = self._encoding.start(inserted_at, upload.write)
         async with open_upload(upload):
             for piece in _pieces(range(len(batch)) if rows is None else rows, self._encoding.rows):
-                await upload.write(await encoder.add(batch, piece))
-            await upload.write(await encoder.finish())
+                await encoder.add(batch, piece)
+            await encoder.finish()
             await upload.finish()
         self._objects.inc()
         self._octets.inc(upload.octets)
@@ -144,7 +144,11 @@ async def open_s3(
     """
     limiter = trio.CapacityLimiter(2)  # one call, and one that may still be ending after it was cancelled
     encoding = encoding_of(config, context, trio.CapacityLimiter(1))
-    bucket = Bucket(config, lambda region: context.log.info("bucket_opened", bucket=config.bucket_name, region=region))
+    bucket = Bucket(
+        config,
+        lambda region: context.log.info("bucket_opened", bucket=config.bucket_name, region=region),
+        context.progressed,
+    )
     if config.tls.insecure_skip_verify:
         context.log.warning("server_not_verified", endpoint=bucket.endpoint)
     exporter = _S3Exporter(config, encoding, bucket, context, limiter, clock)

@@ -46,7 +46,10 @@ cdef class Handles:
 
     def __getitem__(self, at):
         if isinstance(at, slice):
-            return [self[each] for each in range(*at.indices(self.count))]
+            start, stop, step = at.indices(self.count)
+            if step == 1:
+                return self.between(start, max(start, stop))
+            return [self[each] for each in range(start, stop, step)]
         cdef Py_ssize_t place = at
         if place < 0:
             place += self.count
@@ -55,6 +58,14 @@ cdef class Handles:
         if self.handles[place].handle == NOBODY:
             return None
         return (self.handles[place].handle, self.handles[place].serial)
+
+    cdef Handles between(self, size_t start, size_t stop):
+        """Some of them, without an object for each."""
+        cdef Handles some = Handles()
+        some.handles = <Handle*>grown(NULL, (stop - start + 1) * sizeof(Handle))
+        memcpy(some.handles, self.handles + start, (stop - start) * sizeof(Handle))
+        some.count = stop - start
+        return some
 
 
 @cython.final

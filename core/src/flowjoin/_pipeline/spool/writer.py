@@ -136,9 +136,12 @@ class SpoolWriter:
         if not steps:
             return
         closed = [step for step in steps if isinstance(step, Closed)]
-        self.closing_rows = sum(len(step.batch) for step in closed)
+        self.closing_rows = sum(step.rows for step in closed)
         first_sequence = self._sequence + 1
         self._sequence += len(closed)
+        for step in closed:
+            step.batch  # noqa: B018 - made now, one at a time: others have their turn between two
+            await trio.lowlevel.checkpoint()
         entries: list[Batch] | None = None
         if now >= self._retry_at:
             try:
