@@ -33,7 +33,7 @@ class Table:
     def __init__(self, *connections: Connection) -> None:
         self.connections = list(connections)
         self.error: OSError | None = None
-        self.size = 0
+        self.size = 262144
         self.held = 0
         self.dumps = 0
 
@@ -112,6 +112,21 @@ async def test_what_goes_to_the_gateways_interface_is_left_out(autojump_clock, m
             while "10.10.0.8" not in seen:
                 seen.update((await anext(batches)).column("destinationIPv4Address"))
     assert seen == {"10.10.0.9", "10.10.0.8"}
+
+
+async def test_what_dashboards_of_antreas_agent_show_is_there_under_its_names(autojump_clock) -> None:
+    table = Table(connection(packets=3), connection("10.10.0.4", connection_id=8))
+    context = RecordingContext()
+    async with open_source(CONFIG, context, table):
+        figures = {context.others_names[name]: read() for name, read in context.gauges.items()}
+        assert figures == {
+            "antrea_agent_conntrack_total_connection_count": 2,
+            "antrea_agent_conntrack_max_connection_count": 262144,
+            "antrea_agent_conntrack_antrea_connection_count": 2,
+            "antrea_agent_denied_connection_count": 0,
+        }
+        assert len(context.histograms["poll_duration_seconds"].figures) == 1
+    assert context.others_names["poll_duration_seconds"] == "antrea_agent_conntrack_poll_cycle_duration_seconds"
 
 
 @pytest.mark.parametrize("after", range(12))

@@ -18,6 +18,7 @@ from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, 
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource, open_events
 from flowjoin_conntrack._external import ExternalCorrelator
+from flowjoin_conntrack._figures import Figures
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._impairments import Impairments
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
@@ -214,6 +215,9 @@ class _Source:
         self._unanswered = context.counter("unanswered_lookups", "Questions while a look-up was not open.")
         self._nearly_full = context.counter("nearly_full_polls", "Times the table was found nearly full.")
         self._lost_events = context.counter("lost_events", "Times the kernel had more to tell than was read.")
+        self._figures = Figures(
+            context, held=lambda: len(store), denied=lambda: 0 if denials is None else len(denials.store)
+        )
 
     async def poll(self) -> None:
         """Read the table once; a portion at a time, so that the loop is not held.
@@ -221,7 +225,7 @@ class _Source:
         Raises:
             OSError: it cannot be read, or not whole; nothing is gone for that.
         """
-        entries = 0
+        began, entries = trio.current_time(), 0
         self._look_at_gateway()
         self._tick(trio.current_time(), time.time_ns())
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
@@ -238,13 +242,14 @@ class _Source:
             await trio.lowlevel.checkpoint()
         self._polls.inc()
         self._impairments.tell("poll", "")
-        await self._look_at_size(entries)
+        await self._look_at_size(entries, began)
         self._wake()
 
-    async def _look_at_size(self, entries: int) -> None:
+    async def _look_at_size(self, entries: int, began: float) -> None:
         """A table that is full drops what is new, and nobody but the kernel's log says so."""
         most = await self._dumper.max_connections()
         held = max(entries, await self._dumper.count())
+        self._figures.polled(held, table_size=most, seconds=trio.current_time() - began)
         problem = ""
         if most and held >= _NEARLY_FULL * most:
             problem = f"the connection tracking table is nearly full ({held} of {most}): what is new is dropped"
