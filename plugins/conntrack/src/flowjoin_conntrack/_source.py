@@ -225,8 +225,7 @@ class _Source:
         Raises:
             OSError: it cannot be read, or not whole; nothing is gone for that.
         """
-        began = trio.current_time()
-        entries = 0
+        began, entries = trio.current_time(), 0
         self._look_at_gateway()
         self._tick(trio.current_time(), time.time_ns())
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
@@ -243,14 +242,14 @@ class _Source:
             await trio.lowlevel.checkpoint()
         self._polls.inc()
         self._impairments.tell("poll", "")
-        size = await self._dumper.max_connections()
-        await self._look_at_size(entries, size)
-        self._figures.polled(entries, table_size=size, seconds=trio.current_time() - began)
+        await self._look_at_size(entries, began)
         self._wake()
 
-    async def _look_at_size(self, entries: int, most: int) -> None:
+    async def _look_at_size(self, entries: int, began: float) -> None:
         """A table that is full drops what is new, and nobody but the kernel's log says so."""
+        most = await self._dumper.max_connections()
         held = max(entries, await self._dumper.count())
+        self._figures.polled(held, table_size=most, seconds=trio.current_time() - began)
         problem = ""
         if most and held >= _NEARLY_FULL * most:
             problem = f"the connection tracking table is nearly full ({held} of {most}): what is new is dropped"
