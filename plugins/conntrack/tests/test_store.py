@@ -61,6 +61,24 @@ def test_one_that_goes_on_is_exported_again_and_one_that_is_still_once_more() ->
     assert bench.due(46) == [(EndReason.ACTIVE, 1)]
 
 
+def ends(bench: Bench, now: float) -> list[int]:
+    return [one.end for one in bench.store.expire(now, 100)]
+
+
+def test_a_row_ends_later_than_its_start_and_than_the_row_before() -> None:
+    """An aggregator takes nothing from a record that ends no later than what it knows of that side."""
+    bench = Bench()
+    start = 1000 * SECOND + SECOND // 2
+    bench.poll(1000.6, connection(packets=3, start=start))
+    assert ends(bench, 1005.6) == [1001]  # it was seen in the second of its start
+    bench.poll(1005.7, connection(packets=4, start=start))
+    assert ends(bench, 1010.7) == [1005]
+    bench.store.saw_event(
+        connection(packets=5, start=start, stop=1005 * SECOND + 800).pack(), 1010.8, 1005 * SECOND + 900, is_over=True
+    )
+    assert ends(bench, 1010.8) == [1006]  # and not 1005 again, which was told
+
+
 def test_a_still_connection_whose_state_changes_is_active() -> None:
     bench = Bench()
     bench.poll(0, connection(packets=3))
