@@ -80,7 +80,7 @@ async def poll(store: ConnectionStore[str], at: float) -> int:
             for _ in store.see(portion.rows):
                 await trio.lowlevel.checkpoint()
             entries += portion.entries
-    store.end_poll()
+    list(store.end_poll())
     return entries
 
 
@@ -159,7 +159,7 @@ def recorded(many: int) -> dict[str, float]:
                 spent[round_of] += time.process_time() - began
                 taken += len(rows) // ROW.size
             copy += 1
-        store.end_poll()
+        list(store.end_poll())
         counts.append(taken)
     held = resident() - before
     return {

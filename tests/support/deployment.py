@@ -19,7 +19,7 @@ OPTIONS = {
     "a collector's certificates": ["secrets.flowCollectorCA=ca", "secrets.flowCollectorClient=client"],
     "several in Proxy mode": ["replicas=3", "config.mode=Proxy"],
     "a configuration that is there": ["existingConfigMap=flow-aggregator-configmap"],
-    "a load balancer": ["service.type=LoadBalancer", "service.annotations.a=b"],
+    "a load balancer": ["service.type=LoadBalancer", "service.annotations.a=b", "service.protocols={TCP}"],
     "no rights": ["rbac.create=false"],
 }
 

@@ -1,6 +1,7 @@
 """flowjoin as a Pod: an address of its own, a file system that only its volumes can be written to, no capabilities.
 
-Namespaces of the kernel stand for what a kubelet makes; programs are those of the machine. Volumes of ConfigMaps and
+Namespaces of the kernel stand for what a kubelet makes; programs are those of the machine, or of the image whose root
+file system $FLOWJOIN_IMAGE names (``buildah mount`` gives one). Volumes of ConfigMaps and
 tokens have the shape that a kubelet gives them: files are links into a directory that a link names, which is replaced
 as a whole.
 """
@@ -28,17 +29,32 @@ _USER: Final = 10001
 _ETC: Final = ("passwd", "group", "hosts", "nsswitch.conf", "ld.so.cache", "localtime", "ssl", "alternatives")
 _HIDDEN: Final = ("/etc", "/var/lib", "/var/log", "/run")
 # Everything is mounted before the root is made read-only; then the user changes, and rights are gone for good.
-_ENTER: Final = """
-set -e
-root="$1"; user="$2"; shift 2
-for folder in {hidden}; do mount --bind "$root$folder" "$folder"; done
+_LOSE_RIGHTS: Final = (
+    'setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bounding-set -all --inh-caps -all'
+)
+_VOLUMES: Final = """
 for mounted in $(cat "$root/volumes"); do
-    mkdir -p "${{mounted#*:}}"; mount --bind "${{mounted%%:*}}" "${{mounted#*:}}"
+    mkdir -p "$inside${mounted#*:}"; mount --bind "${mounted%%:*}" "$inside${mounted#*:}"
 done
-mount --bind "$root/tmp" /tmp
+mount --bind "$root/tmp" "$inside/tmp"
+"""
+_ENTER: Final = f"""
+set -e
+root="$1"; user="$2"; inside=""; shift 3
+for folder in {" ".join(_HIDDEN)}; do mount --bind "$root$folder" "$folder"; done
+{_VOLUMES}
 mount -o remount,bind,ro /etc; mount -o remount,bind,ro /run; mount -o remount,bind,ro /
-exec setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bounding-set -all --inh-caps -all "$@"
-""".format(hidden=" ".join(_HIDDEN))
+exec {_LOSE_RIGHTS} "$@"
+"""
+_ENTER_IMAGE: Final = f"""
+set -e
+root="$1"; user="$2"; inside="$3"; shift 3
+mount --bind "$inside" "$inside"
+{_VOLUMES}
+mount -t proc proc "$inside/proc"; mount --rbind /dev "$inside/dev"
+mount -o remount,bind,ro "$inside"
+exec chroot "$inside" {_LOSE_RIGHTS} "$@"
+"""
 
 
 def require_pods() -> str:
@@ -53,9 +69,16 @@ def require_pods() -> str:
     if tried.returncode != 0:
         pytest.skip(f"no namespaces here: {tried.stderr.strip()}")
     program = Path(sys.executable).absolute()
-    if not all(parent.stat().st_mode & 0o001 for parent in program.parents) or program.is_relative_to("/tmp"):
+    if (
+        _image() is None and not all(parent.stat().st_mode & 0o001 for parent in program.parents)
+    ) or program.is_relative_to("/tmp"):
         pytest.skip(f"user {_USER} of a Pod could not reach {program}")
     return found
+
+
+def _image() -> Path | None:
+    named = os.environ.get("FLOWJOIN_IMAGE")
+    return Path(named) if named else None
 
 
 class Volume:
@@ -156,16 +179,20 @@ class Pod:
                 environment[each["name"]] = fields[field["fieldPath"]]
         text = " ".join(f"{source}:{target}" for source, target in self._volumes)
         (self._root / "volumes").write_text(text, encoding="utf-8")
-        enter = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _ENTER, "sh"]
-        command = [*self._inside(), *enter, str(self._root), str(_USER), sys.executable, "-m", "flowjoin"]
-        return Program.of([*command, *container["args"]], environment)
+        image = _image()
+        if image is not None:
+            environment["PATH"] = "/opt/flowjoin/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        script = _ENTER if image is None else _ENTER_IMAGE
+        enter = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+        command = [*self._inside(), *enter, str(self._root), str(_USER), str(image or "")]
+        return Program.of([*command, *_program(), *container["args"]], environment)
 
     def execute(self, program: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run flowjoin beside what runs in the Pod, as ``kubectl exec`` does."""
-        command = ["nsenter", "--target", str(program.process.pid), "--mount", "--net"]
+        command = ["nsenter", "--target", str(program.process.pid), "--mount", "--net", "--root"]
         user = ["setpriv", "--reuid", str(_USER), "--regid", str(_USER), "--clear-groups"]
         return subprocess.run(
-            [*command, *user, sys.executable, "-m", "flowjoin", *arguments],
+            [*command, *user, *_program(), *arguments],
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
 
@@ -178,3 +205,8 @@ class Pod:
 
     def _run(self, *arguments: str) -> None:
         subprocess.run([self._ip, *arguments], check=True, capture_output=True, text=True)
+
+
+def _program() -> list[str]:
+    """flowjoin, as the image's entry point has it."""
+    return [sys.executable, "-m", "flowjoin"] if _image() is None else ["/opt/flowjoin/bin/flowjoin"]

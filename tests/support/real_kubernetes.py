@@ -11,7 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ class RealKubernetes:
             "audit-log-path": str(self.audit_log),
         }
         self._server = self._process("kube-apiserver", [f"--{name}={value}" for name, value in flags.items()])
-        self._wait(lambda: self.request("GET", "/readyz", raw=True) == b"ok")
+        self.wait(lambda: self.request("GET", "/readyz", raw=True) == b"ok")
 
     def kill(self) -> None:
         """SIGKILL the API server; etcd keeps what it knows."""
@@ -210,7 +210,7 @@ class RealKubernetes:
             "initial-cluster": f"default={peer}",
         }
         self._etcd = self._process("etcd", [f"--{name}={value}" for name, value in flags.items()])
-        self._wait(lambda: "header" in self._etcd_request("/v3/kv/range", {"key": "AA=="}))
+        self.wait(lambda: "header" in self._etcd_request("/v3/kv/range", {"key": "AA=="}))
 
     def _etcd_request(self, path: str, body: Any) -> Any:
         data = json.dumps(body).encode()
@@ -222,7 +222,8 @@ class RealKubernetes:
         with (self._folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen([self._programs / name, *arguments], stdout=log, stderr=log)
 
-    def _wait(self, is_so: Any) -> None:
+    def wait(self, is_so: Callable[[], bool]) -> None:
+        """Wait until it is so; a request that fails says that it is not."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:

@@ -25,7 +25,7 @@ class Bench:
             pass
         for _ in self.store.see(b"".join(one.pack() for one in seen)):
             pass
-        self.store.end_poll()
+        list(self.store.end_poll())
 
     def due(self, now: float) -> list[tuple[EndReason, int]]:
         """Reason and packets since the last export."""
@@ -314,7 +314,7 @@ def test_an_end_that_was_told_is_exported_at_once_and_no_late_row_brings_it_back
     list(bench.store.begin_poll(6, 6 * SECOND))
     bench.store.saw_event(connection(packets=7).pack(), 6.0, 6 * SECOND, is_over=True)
     list(bench.store.see(connection(packets=6).pack()))  # was read before
-    bench.store.end_poll()
+    list(bench.store.end_poll())
     assert bench.due(6) == [(EndReason.END_OF_FLOW, 4)]
     bench.poll(11)
     assert len(bench.store) == 0

@@ -57,7 +57,7 @@ def test_each_key_is_there_with_its_default(cls: type) -> None:
 def test_each_counter_and_event_is_there() -> None:
     counters = re.findall(r'\.counter\("(\w+)"', SOURCES)
     events = re.findall(r'[._]log\.\w+\(\s*"(\w+)"', SOURCES) + re.findall(r'_warn_once\("(\w+)"', SOURCES)
-    assert len(counters) == 7
+    assert len(counters) == 8
     assert len(set(events)) == 12
     for name in [*(f"flowjoin_ipfix_{counter}_total" for counter in counters), *events]:
         assert f"| `{name}` |" in PAGE, name

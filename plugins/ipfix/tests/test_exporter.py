@@ -18,7 +18,17 @@ import trio
 import trio.testing
 from ipfix_collector import Collector
 
-from flowjoin.api import AddressFamily, ConfigError, Duration, Octets, PermanentExportError, RetryableExportError
+from flowjoin.api import (
+    AddressFamily,
+    ConfigError,
+    Duration,
+    FlowBatch,
+    FlowOrigin,
+    FlowSchema,
+    Octets,
+    PermanentExportError,
+    RetryableExportError,
+)
 from flowjoin.testing import RecordingContext, numbered_flows, plain_flows, standard_flow
 from flowjoin.wire import SequenceGap, default_registry
 from flowjoin_ipfix import IpfixConfig, TlsConfig, flowjoin_exporter_types
@@ -362,6 +372,27 @@ async def test_an_idle_connection_is_probed(start: Start, monkeypatch: pytest.Mo
         used = exporter._open.connection._socket
         assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+
+
+async def test_counters_that_nobody_counted_are_zero_to_an_agents_collector_said_once_and_counted(start: Start) -> None:
+    collector = await start()
+    context = RecordingContext(name="ipfix")
+    counted = numbered_flows(1).schema
+    schema = FlowSchema(
+        origin=FlowOrigin.SOURCE,
+        family=counted.family,
+        elements=tuple(element for element in counted.elements if not element.name.endswith("Count")),
+        registry=counted.registry,
+    )
+    batch = FlowBatch.from_columns(schema, {"sourceTransportPort": [1, 2, 3]})
+    async with opened(IpfixConfig(address=collector.address, template="agent"), context) as exporter:
+        for _ in range(2):
+            await exporter.export(batch)
+        await collector.count()
+    [session] = collector.sessions
+    assert {record["packetTotalCount"] for record in session.records} == {0}
+    assert context.counters["rows_uncounted"].value == 6
+    assert context.events.count("counters_sent_as_zero") == 1
 
 
 async def test_columns_that_come_while_connected_get_a_template_of_their_own(start: Start) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flowjoin.api import AddressFamily, FlowBatch
+from flowjoin.api import AddressFamily, FlowBatch, FlowOrigin, FlowSchema
 from flowjoin.testing import every_data_type, numbered_flows, plain_flows, standard_flow
 from flowjoin.wire import Template, default_registry, encode_message, encode_template_set
 from flowjoin_ipfix._elements import element_names
@@ -135,3 +135,26 @@ def test_elements_that_no_template_has_are_named_once() -> None:
     assert book.untold(schema) == ("bgpSourceAsNumber",)
     assert book.untold(schema) == ()
     assert book.untold(plain_flows(1).schema) == ()
+
+
+def uncounted(family: AddressFamily = V4) -> FlowSchema:
+    """Of a source that counts nothing."""
+    names = ("sourceTransportPort", "protocolIdentifier", "flowType")
+    registry = default_registry()
+    elements = tuple(map(registry.by_name, names))
+    return FlowSchema(origin=FlowOrigin.SOURCE, family=family, elements=elements, registry=registry)
+
+
+def test_flows_that_nobody_counted_have_a_template_without_counters() -> None:
+    book = book_of("antrea-2.7 aggregator")
+    template = book.template_of(uncounted())
+    assert template.template_id == 260
+    names = [field.element.name for field in template.fields]
+    assert "packetDeltaCount" not in names
+    assert "reverseOctetTotalCount" not in names
+    assert "sourceTransportPort" in names
+    assert book.template_of(numbered_flows(1, V4).schema).template_id == 256  # others keep theirs
+
+
+def test_an_agents_template_has_counters_whoever_counted() -> None:
+    assert book_of("antrea-2.7 agent").template_of(uncounted()).template_id == 256

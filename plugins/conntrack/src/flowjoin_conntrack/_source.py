@@ -183,7 +183,8 @@ class _Source:
                 self._entries.inc(portion.entries)
                 if portion.unreadable:
                     self._unreadable.inc(portion.unreadable)
-        self._store.end_poll()
+        for _ in self._store.end_poll():
+            await trio.lowlevel.checkpoint()
         self._polls.inc()
         self._wake()
 

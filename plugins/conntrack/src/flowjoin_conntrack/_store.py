@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -27,6 +28,8 @@ MetaT = TypeVar("MetaT")
 
 _LONGEST_RETRY: Final = 60.0  # between looks at a connection that is nobody's
 _SLICE: Final = 16384  # slots looked at in one go: a millisecond in the plain form
+_GONE_SLICE: Final = 1024  # of those that were not there
+_LOOKS: Final = 16  # at entries of the queue, for a row
 _NEW_SLICE: Final = 64  # connections whose metadata is looked up in one go
 _START: Final = slice(START_AT, START_AT + 8)
 _NONE: Final = bytes(8)
@@ -108,6 +111,7 @@ class ConnectionStore(Generic[MetaT]):
         self._queue: list[tuple[float, int, int]] = []  # due, ticket, slot
         self._retries: list[tuple[float, int, int, float]] = []  # when, ticket, slot, waited until then
         self._unlooked: list[tuple[int, int]] = []  # ticket, slot: due, but not looked at since they were exported
+        self._overdue: deque[tuple[int, int]] = deque()  # the same once they were looked at, or are gone
         self._ticket = itertools.count(1)
         self._left_out = 0
         self._poll = self._whole_poll = 0
@@ -136,7 +140,8 @@ class ConnectionStore(Generic[MetaT]):
         self._now, self._wall = now, wall
         for start in range(0, self._table.slots, _SLICE):
             absent = self._table.absent(self._whole_poll, start, start + _SLICE)
-            yield sum(self._forget_if_over(slot, now) for slot in absent)
+            for first in range(0, max(len(absent), 1), _GONE_SLICE):
+                yield sum(self._forget_if_over(slot, now) for slot in absent[first : first + _GONE_SLICE])
         self._poll += 1
 
     def see(self, rows: bytes) -> Iterator[int]:
@@ -160,17 +165,22 @@ class ConnectionStore(Generic[MetaT]):
                     self._add(row)
             yield len(some)
 
-    def end_poll(self) -> None:
-        """The table was read whole: what was not seen is gone."""
+    def end_poll(self) -> Iterator[int]:
+        """The table was read whole: what was not seen is gone.
+
+        Sliced: each step asks again about some connections that were nobody's. Run it to its end.
+        """
         self._whole_poll = self._poll
-        for ticket, slot in self._unlooked:
-            if self._tickets[slot] == ticket:
-                heapq.heappush(self._queue, (self._active_deadlines[slot], ticket, slot))
+        self._overdue.extend(self._unlooked)
         self._unlooked.clear()
         while self._retries and self._retries[0][0] <= self._now:
-            _, ticket, slot, waited = heapq.heappop(self._retries)
-            if self._tickets[slot] == ticket:
-                self._ask_again(slot, waited)
+            asked = 0
+            while asked < _NEW_SLICE and self._retries and self._retries[0][0] <= self._now:
+                _, ticket, slot, waited = heapq.heappop(self._retries)
+                asked += 1
+                if self._tickets[slot] == ticket:
+                    self._ask_again(slot, waited)
+            yield asked
 
     def saw_event(self, row: bytes, now: float, wall: int, *, is_over: bool) -> None:
         """One connection began, changed or ended, between polls.
@@ -194,8 +204,15 @@ class ConnectionStore(Generic[MetaT]):
     def expire(self, now: float, limit: int) -> list[Export[MetaT]]:
         """What is due, at most ``limit`` rows, earliest first."""
         exports: list[Export[MetaT]] = []
-        while self._queue and self._queue[0][0] <= now and len(exports) < limit:
-            _, ticket, slot = heapq.heappop(self._queue)
+        for _ in range(_LOOKS * limit):  # what was queued and is no more is passed over, in bounded time
+            if len(exports) == limit:
+                break
+            if self._overdue:
+                ticket, slot = self._overdue.popleft()
+            elif self._queue and self._queue[0][0] <= now:
+                _, ticket, slot = heapq.heappop(self._queue)
+            else:
+                break
             if self._tickets[slot] != ticket:
                 continue  # forgotten, or due at another time
             due = self._due(slot)
@@ -209,7 +226,7 @@ class ConnectionStore(Generic[MetaT]):
 
     def next_expiry(self) -> float | None:
         """When something may be due, monotonic; None when nothing is queued."""
-        return self._queue[0][0] if self._queue else None
+        return self._now if self._overdue else self._queue[0][0] if self._queue else None
 
     def _add(self, row: bytes) -> int:
         slot = self._table.add(row, self._poll, self._now, self._wall)

@@ -38,7 +38,7 @@ from flowjoin_ipfix._resend import ResendBuffer
 from flowjoin_ipfix._rows import RowWriter, Unit, units_of
 from flowjoin_ipfix._session import IpfixSession, JsonSession, Session
 from flowjoin_ipfix._stream import connect_stream
-from flowjoin_ipfix._templates import TemplateBook
+from flowjoin_ipfix._templates import TemplateBook, lacks_counters
 
 __all__ = ["make_writer", "open_ipfix"]
 
@@ -91,6 +91,7 @@ class _IpfixExporter:
         self._rows = context.counter("rows_delivered", "Rows that arrived, those sent again too")
         self._resent = context.counter("rows_resent", "Rows sent again after a connection was lost")
         self._forgotten = context.counter("rows_not_kept", "Rows that resendBuffer had no room for")
+        self._uncounted = context.counter("rows_uncounted", "Rows with counters of zero, for nobody counted")
         self._octets = context.counter("octets", "Octets sent, without headers of IP and transport")
         self._messages = context.counter("messages", "Messages sent; datagrams or groups of lines with JSON")
         self._connections = context.counter("connections", "Connections made")
@@ -104,6 +105,11 @@ class _IpfixExporter:
         if untold:
             self._log.info("elements_not_sent", elements=", ".join(untold), setting="includeExtraElements")
         template = self._book.template_of(batch.schema)
+        if self._config.template == "agent" and lacks_counters(batch.schema):
+            self._warn_once(
+                "counters_sent_as_zero", cause="the flows' source counts nothing, and an agent's Template does"
+            )
+            self._uncounted.inc(len(batch))
         async with self._turn:
             try:
                 opened = await self._connected()

@@ -1,6 +1,7 @@
 """Which Template a batch's rows have, under which id.
 
-256 and 257 are the IPv4 and IPv6 flows of the configured kind, always both. Plain flows have the Template of their
+256 and 257 are the IPv4 and IPv6 flows of the configured kind, always both; those of a source that counts nothing have
+a Template without counters, but for an agent's. Plain flows have the Template of their
 own columns, 258 and 259; a schema that comes besides these gets the next id. An id means the same for as long as
 the exporter is open, over all its connections.
 """
@@ -14,7 +15,7 @@ from flowjoin.api import AddressFamily, ElementRegistry, FlowOrigin, FlowSchema
 from flowjoin.wire import FieldSpecifier, Template, TemplateId
 from flowjoin_ipfix._elements import SWITCHED_BY_NAMES, SWITCHED_BY_UIDS, TemplateKind, element_names, known_names
 
-__all__ = ["TemplateBook"]
+__all__ = ["TemplateBook", "lacks_counters"]
 
 _IPFIX: Final = 10
 _IDS: Final = {
@@ -24,6 +25,14 @@ _IDS: Final = {
     (True, AddressFamily.IPV6): 259,
 }
 _FIRST_OTHER_ID: Final = 260
+_COUNTERS: Final = frozenset(
+    f"{what}{kind}Count" for what in ("packet", "octet", "reversePacket", "reverseOctet") for kind in ("Total", "Delta")
+)
+
+
+def lacks_counters(schema: FlowSchema) -> bool:
+    """Whether nobody counted packets and octets of these flows; that is not the same as zero."""
+    return schema.origin is FlowOrigin.SOURCE and _COUNTERS.isdisjoint(schema.names)
 
 
 class TemplateBook:
@@ -43,6 +52,7 @@ class TemplateBook:
             family: element_names(kind, family, compatibility=compatibility, names=names, uids=uids)
             for family in AddressFamily
         }
+        self._kind = kind
         self._names = names
         self._uids = uids
         self._has_extra = extra
@@ -64,6 +74,9 @@ class TemplateBook:
         if schema.origin is FlowOrigin.PLAIN:
             return self._template(True, schema.family, schema.names, schema.registry)
         base = self._base[schema.family]
+        if self._kind != "agent" and lacks_counters(schema):
+            # Of an agent's collector every record has them: there they are zero.
+            base = tuple(name for name in base if name not in _COUNTERS)
         if not self._has_extra:
             return self._template(False, schema.family, base, schema.registry)
         extra = self._extra(schema)
