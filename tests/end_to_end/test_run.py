@@ -260,7 +260,7 @@ def test_when_nobody_reads_standard_output_any_more_it_ends_quietly_with_0(
         program.wait_line("ready")
     program.process.stdout.close()
 
-    assert program.process.wait(timeout=10) == 0
+    assert program.process.wait(timeout=60) == 0
     assert program.process.stderr is not None
     said = program.process.stderr.read()
     assert not {"Traceback", "Broken pipe", "bug"} & set(said.split())
