@@ -106,7 +106,7 @@ def test_what_cannot_be_used_is_refused_with_its_line_and_the_run_goes_on(run: R
     put(path, good + "limits: {flows: many}\n")
     assert f"{path}:4: limits.flows" in program.wait_line("configuration_refused")["problem"]
     put(path, good.replace("type: log", "type: absent"))
-    assert "flowjoin itself has none of that name" in program.wait_line("configuration_refused")["problem"]
+    assert "if there is such a plugin" in program.wait_line("configuration_refused")["problem"]
     put(path, good + "mode: Proxy\nlog: {level: debug}\n")
     assert f"{path}: mode: cannot change" in program.wait_line("configuration_refused")["problem"]
     path.unlink()

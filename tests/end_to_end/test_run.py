@@ -204,7 +204,7 @@ def test_a_broken_plugin_ends_the_start_with_2_and_its_name(
 
     assert program.finish() == 2
     assert "Traceback" not in program.text
-    expected = "(distribution flowjoin-naming 1.5): " if old else "flowjoin itself has none of that name"
+    expected = "(distribution flowjoin-naming 1.5): " if old else "its distribution is as a rule flowjoin-naming"
     assert expected in program.text
     assert sentence in program.text
     assert "named at" in program.text

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from ipfix_exporting import V6, Start, facts_of, opened
 
 from flowjoin.api import ConfigError, PermanentExportError
 from flowjoin.testing import RecordingContext, numbered_flows, plain_flows, standard_flow
-from flowjoin_ipfix import IpfixConfig
+from flowjoin.wire import default_registry
+from flowjoin_ipfix import IpfixConfig, flowjoin_exporter_types
 from flowjoin_ipfix._datagram import DatagramConnection
 from flowjoin_ipfix._exporter import open_ipfix
 
@@ -91,12 +94,20 @@ async def test_over_a_narrow_path_templates_go_in_fragments_and_rows_do_not(
     assert [len(message) for message in collector.sessions[0].messages] == [536, 536, 16 + 4 + 311 + 10]
 
 
-async def test_a_size_no_template_fits_into_is_refused_at_start() -> None:
-    config = IpfixConfig(address="127.0.0.1", max_ipfix_msg_size=512)
-    with pytest.raises(ConfigError, match="has 536 octets and fits into no Message of 512") as refused:
+async def test_a_size_no_template_fits_into_is_refused_at_start_and_by_check() -> None:
+    (exporter_type,) = flowjoin_exporter_types()
+    assert exporter_type.check is not None
+    config = IpfixConfig(address="127.0.0.1", max_ipfix_msg_size=527)
+    problem = "octets and fits into no Message of 527; write at least"
+    with pytest.raises(ConfigError, match=f"has 536 {problem} 536, or 0") as refused:
         async with open_ipfix(config, RecordingContext()):
             pass
     assert refused.value.path == "maxIPFIXMsgSize"
+    with pytest.raises(ConfigError, match=f"has 528 {problem} 528, or 0") as refused:
+        exporter_type.check(config, default_registry())
+    assert refused.value.path == "maxIPFIXMsgSize"
+    for fitting in ({"max_ipfix_msg_size": 528}, {"record_format": "JSON"}, {"include_extra_elements": True}):
+        exporter_type.check(replace(config, **fitting), default_registry())
 
 
 async def test_a_template_that_grows_over_the_size_refuses_its_rows_and_nothing_else(start: Start) -> None:

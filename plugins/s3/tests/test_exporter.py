@@ -310,6 +310,25 @@ async def test_who_may_not_look_into_the_bucket_may_still_put_objects(stand_in: 
     assert len(stand_in.objects) == 1
 
 
+async def test_what_an_answer_to_a_look_does_not_say_the_one_to_an_object_says(
+    stand_in: StandIn, config_of: MakeConfig
+) -> None:
+    stand_in.fault = lambda request: Answer(400) if request.action == "look" else Answer.error(400, "ExpiredToken")
+    assert "have expired and are read again" in str(await error_of(config_of(stand_in), numbered_flows(1)))
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "HTTP_PROXY"])
+async def test_a_password_in_a_url_of_the_environment_is_not_shown(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "http://somebody:geheim@127.0.0.1:1")
+    config = S3Config(bucket_name="flows", endpoint_url="http://192.0.2.1" if name == "HTTP_PROXY" else "")
+    context = RecordingContext()
+    async with open_s3(config, context) as exporter:
+        with pytest.raises(RetryableExportError) as refused:
+            await exporter.export(numbered_flows(1))
+    assert "127.0.0.1" in str(refused.value)
+    assert "geheim" not in f"{refused.value} {context.log.lines!r}"
+
+
 async def test_a_wrong_clock_is_told_with_its_seconds(stand_in: StandIn, config_of: MakeConfig) -> None:
     stand_in.fault = answering(
         Answer.error(403, "RequestTimeTooSkewed", Date="Tue, 14 Nov 2023 21:13:20 GMT"),
