@@ -344,6 +344,8 @@ def assert_told_truly(row: dict[str, Any], wires: Wires) -> None:
         assert destination == ("neighbour", "node-1", 1), row
     else:
         assert destination == ("", "", 3), row
+    egress = (row["egressName"], row["egressIP"], row["egressNodeName"])
+    assert egress == (("shop-out", "10.68.1.1", "node-1") if flow.destination == OUTSIDE else ("", "", "")), row
     cluster = row.get("destinationClusterIPv4") or row.get("destinationClusterIPv6")
     if row["destinationServicePortName"]:
         assert (row["destinationServicePortName"], cluster, row["destinationServicePort"]) in {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import trio
 
-from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
+from flowjoin.api import ConfigError, EgressLookup, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials, LogSource, open_log
@@ -21,6 +21,7 @@ from flowjoin_conntrack._figures import Figures
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
+from flowjoin_conntrack._patience import Patient
 from flowjoin_conntrack._store import ConnectionStore, Export, Timeouts
 from flowjoin_conntrack._text_dumpers import ProcDumper, open_ovs
 
@@ -113,9 +114,11 @@ async def open_source(
 
 
 def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
+    unanswered = context.counter("unanswered_lookups", "Questions to look-ups that were not open.")
+
     def optional(protocol: Callable[..., ProtocolT]) -> ProtocolT | None:
         try:
-            return context.lookup(protocol)
+            return cast(ProtocolT, Patient(context.lookup(protocol), unanswered))
         except ConfigError:
             return None
 
@@ -134,6 +137,7 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
         pods=optional(PodLookup),
         services=optional(ServiceLookup),
         policies=optional(PolicyLookup),
+        egresses=optional(EgressLookup),
         network_policy_only=config.network_policy_only,
         external=ExternalCorrelator() if config.from_external else None,
     )
