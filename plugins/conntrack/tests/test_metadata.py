@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 from conntrack_entries import connection
 
-from flowjoin.api import Egress, PluginError, Pod, PolicyRule, Service, ServicePort
-from flowjoin.testing.context import RecordingCounter
+from flowjoin.api import Egress, Pod, PolicyRule, Service, ServicePort
 from flowjoin_conntrack._metadata import Classifier, FlowType, MissingRule, rule_ids
-from flowjoin_conntrack._patience import Patient
 from flowjoin_conntrack._verdict import DROP, REJECT, Verdict
 
 PODS = {
@@ -94,20 +92,6 @@ def test_only_what_goes_outside_has_an_egress() -> None:
     inside = classifier(egresses=Egresses())(connection("10.10.0.2", "10.10.0.3").pack())
     assert inside is not None
     assert inside.out_through is None
-
-
-def test_a_look_up_that_is_not_open_knows_nothing_and_what_needs_it_is_asked_about_again() -> None:
-    class Closed:
-        def pod(self, address: str, at: float | None = None) -> Pod | None:
-            raise PluginError("the look-up is not open", plugin="kubernetes")
-
-    unanswered = RecordingCounter()
-    pods = Patient(Closed(), unanswered)
-    assert classifier(pods=pods)(connection("10.10.0.2", "10.10.0.3").pack()) is None
-    kept = classifier(pods=pods, pods_only=False)(connection("10.10.0.2", "10.10.0.3").pack())
-    assert kept is not None
-    assert (kept.source_pod, kept.destination_pod) == (None, None)
-    assert unanswered.value >= 4
 
 
 def test_pods_of_other_nodes_are_not_named_for_their_own_node_does() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import trio
 
@@ -21,7 +21,6 @@ from flowjoin_conntrack._figures import Figures
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
-from flowjoin_conntrack._patience import Patient
 from flowjoin_conntrack._store import ConnectionStore, Export, Timeouts
 from flowjoin_conntrack._text_dumpers import ProcDumper, open_ovs
 
@@ -114,11 +113,9 @@ async def open_source(
 
 
 def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
-    unanswered = context.counter("unanswered_lookups", "Questions to look-ups that were not open.")
-
     def optional(protocol: Callable[..., ProtocolT]) -> ProtocolT | None:
         try:
-            return cast(ProtocolT, Patient(context.lookup(protocol), unanswered))
+            return context.lookup(protocol)
         except ConfigError:
             return None
 
