@@ -279,25 +279,35 @@ class ConnectionStore(Generic[MetaT]):
 
     def _end(self, slot: int) -> None:
         """An event told its end: there is nothing to wait for."""
-        if self._table.flags(slot) & LEFT_OUT:
+        flags = self._table.flags(slot)
+        if flags & LEFT_OUT or (flags & READY and not self._is_polling):
             self._forget(slot)
             return
-        self._table.set_flags(slot, GONE)
-        if not self._table.flags(slot) & READY:
-            self._enqueue(slot, self._now)
+        if flags & READY:
+            self._table.set_flags(slot, GONE)
+            return
+        self._table.set_flags(slot, GONE | QUEUED)
+        self._active_deadlines[slot] = self._now
+        self._tickets[slot] = ticket = next(self._ticket)
+        self._overdue.append((ticket, slot))
 
     def _end_identity(self, slot: int) -> None:
         """Another connection has its identity: this one is over, and exported if it waits for that."""
-        if self._table.flags(slot) & LEFT_OUT:
-            self._forget(slot)
-        else:
+        if self._table.flags(slot) & QUEUED:
             self._table.detach(slot)
+        else:
+            self._forget(slot)
 
     def _enqueue(self, slot: int, deadline: float) -> None:
         self._table.set_flags(slot, QUEUED)
         self._active_deadlines[slot] = deadline
         self._tickets[slot] = ticket = next(self._ticket)
         heapq.heappush(self._queue, (self._due(slot), ticket, slot))
+
+    @property
+    def _is_polling(self) -> bool:
+        """Whether rows may come that were read before what events told."""
+        return self._poll != self._whole_poll
 
     def _is_present(self, slot: int) -> bool:
         return not self._table.flags(slot) & GONE and self._table.seen_in(slot) >= self._whole_poll
@@ -325,6 +335,8 @@ class ConnectionStore(Generic[MetaT]):
         if is_over:
             self._table.set_flags(slot, READY, QUEUED)
             self._tickets[slot] = 0
+            if flags & GONE and not self._is_polling:
+                self._forget(slot)  # no poll that began before its end can bring it back
         elif reason is EndReason.IDLE or self._table.changed_at(slot) + self._timeouts.idle <= now:
             self._table.set_flags(slot, 0, QUEUED)
             self._tickets[slot] = 0
