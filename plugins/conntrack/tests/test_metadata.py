@@ -231,3 +231,22 @@ def test_a_connection_without_a_start_began_when_it_was_seen() -> None:
     assert found is not None
     kept.with_late_rules(found, row, 7.0)
     assert asked == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("rule_id", [0, 200])  # none, and one that no look-up knows
+@pytest.mark.parametrize("label", [300, 200])
+def test_the_rule_that_let_pass_never_stands_in_for_the_one_that_denied(rule_id: int, label: int) -> None:
+    kept = classifier(pods_only=False)
+    passed = connection("192.0.2.9", "10.10.0.3", labels=bytes(12) + label.to_bytes(4, "big"))
+    found = kept.of_denied(passed, Verdict(direction="ingress", rule_id=rule_id))
+    assert found is not None
+    assert found.ingress == PolicyRule(policy_name="", policy_type=0, rule_action=DROP)
+    late = classifier(pods_only=False, policies=KnowsAll()).with_late_rules(found, passed.pack(), 5.0)
+    assert late.ingress is not None
+    assert late.ingress.rule_action == DROP
+    assert late.ingress.policy_name == ("policy-200" if rule_id else "")
+
+
+class KnowsAll(Lookups):
+    def rule(self, rule_id: int, generation: int = 0, at: float | None = None) -> PolicyRule | None:
+        return PolicyRule(policy_name=f"policy-{rule_id}", policy_type=2)

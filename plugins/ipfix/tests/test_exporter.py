@@ -272,13 +272,16 @@ async def test_rows_the_collectors_system_took_and_it_never_read_are_sent_again(
     assert facts_of(context, "rows_sent_again") == {"rows": 10}
 
 
-async def test_rows_older_than_the_interval_are_not_sent_again(start: Start, nursery: trio.Nursery) -> None:
+async def test_rows_older_than_the_interval_are_not_sent_again(
+    start: Start, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    mock_clock.rate = 1.0
     collector = await start()
     context = RecordingContext(name="ipfix")
-    config = IpfixConfig(address=collector.address, resend_interval=Duration(0.2))
+    config = IpfixConfig(address=collector.address, resend_interval=Duration(20))
     async with opened(config, context) as exporter:
         await exporter.export(numbered_flows(3))
-        await trio.sleep(0.3)
+        mock_clock.jump(21)
         await exporter.export(numbered_flows(4, first=3))
         async with collector.down(nursery):
             await trio.testing.wait_all_tasks_blocked()
@@ -603,12 +606,20 @@ async def test_over_a_narrow_path_templates_go_in_fragments_and_rows_do_not(
     assert [len(message) for message in collector.sessions[0].messages] == [536, 536, 16 + 4 + 311 + 10]
 
 
-async def test_a_size_no_template_fits_into_is_refused_at_start() -> None:
-    config = IpfixConfig(address="127.0.0.1", max_ipfix_msg_size=512)
-    with pytest.raises(ConfigError, match="has 536 octets and fits into no Message of 512") as refused:
+async def test_a_size_no_template_fits_into_is_refused_at_start_and_by_check() -> None:
+    (exporter_type,) = flowjoin_exporter_types()
+    assert exporter_type.check is not None
+    config = IpfixConfig(address="127.0.0.1", max_ipfix_msg_size=527)
+    problem = "octets and fits into no Message of 527; write at least"
+    with pytest.raises(ConfigError, match=f"has 536 {problem} 536, or 0") as refused:
         async with open_ipfix(config, RecordingContext()):
             pass
     assert refused.value.path == "maxIPFIXMsgSize"
+    with pytest.raises(ConfigError, match=f"has 528 {problem} 528, or 0") as refused:
+        exporter_type.check(config, default_registry())
+    assert refused.value.path == "maxIPFIXMsgSize"
+    for fitting in ({"max_ipfix_msg_size": 528}, {"record_format": "JSON"}, {"include_extra_elements": True}):
+        exporter_type.check(replace(config, **fitting), default_registry())
 
 
 async def test_a_template_that_grows_over_the_size_refuses_its_rows_and_nothing_else(start: Start) -> None:

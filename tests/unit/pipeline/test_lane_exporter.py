@@ -274,6 +274,21 @@ async def test_an_export_under_way_gets_the_grace_time_and_then_the_batch_goes_t
     nursery.cancel_scope.cancel()
 
 
+async def test_a_second_replacement_does_not_lengthen_the_grace_time_of_the_first(autojump_clock, nursery) -> None:
+    old, new = MemoryExporter([sleep_for(5000)]), MemoryExporter()
+    bench = LaneBench(old.open, batching=Batching(records=2))
+    nursery.start_soon(bench.lane.run)
+    bench.lane.offer(batch_of(1, 2))
+    await trio.sleep(1)
+    replaced_by(bench, MemoryExporter([sleep_for(5000)]), grace=5)
+    await trio.sleep(3)
+    replaced_by(bench, new, grace=100)
+    await trio.sleep(3)
+
+    assert new.rows == [1, 2]
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_new_exporter_that_cannot_use_its_configuration_degrades_the_lane_only(autojump_clock, nursery) -> None:
     @asynccontextmanager
     async def refusing() -> AsyncIterator[Any]:

@@ -250,7 +250,7 @@ class Lane:
     @property
     def _is_leaving(self) -> bool:
         """Whether its store is to be another."""
-        return self._next_store is not None and not (self._is_closing and self._store.is_durable)
+        return self._next_store is not None
 
     def _move(self) -> None:
         """Go on in the store of the other kind, if it is time; nothing is awaited, so no row can come between."""

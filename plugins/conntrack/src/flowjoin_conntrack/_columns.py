@@ -138,7 +138,8 @@ def _ends(exports: Sequence[Export[Metadata]], of: dict[str, Sequence[Any]], fam
             (start or export.first_seen) // _SECOND for export, start in zip(exports, of["start"], strict=True)
         ],
         "flowEndSeconds": [
-            (stop or export.last_seen) // _SECOND for export, stop in zip(exports, of["stop"], strict=True)
+            export.end or (stop or export.last_seen) // _SECOND
+            for export, stop in zip(exports, of["stop"], strict=True)
         ],
         "flowEndReason": [int(export.reason) for export in exports],
         "sourceTransportPort": of["source_port"],

@@ -127,7 +127,10 @@ async def test_a_momentary_lack_of_descriptors_loses_nothing(tmp_path, autojump_
     assert flat(exporter) == [1, 2, 3]
 
 
-async def test_a_batch_whose_line_a_failed_write_left_behind_is_delivered_once(tmp_path, autojump_clock) -> None:
+@pytest.mark.parametrize("good_syncs", [0, 1], ids=["the octets' sync fails", "the line's sync fails"])
+async def test_a_batch_whose_line_a_failed_write_left_behind_is_delivered_once(
+    tmp_path, autojump_clock, good_syncs: int
+) -> None:
     disk = FaultyDisk()
     exporter = MemoryExporter([for_ever])
     bench = SpoolBench(
@@ -150,6 +153,7 @@ async def test_a_batch_whose_line_a_failed_write_left_behind_is_delivered_once(t
         nursery.start_soon(bench.lane.run)
         for number in range(12):
             disk.sync_fault = OSError(errno.EIO, "no") if number in (5, 6, 8) else None
+            disk.good_syncs = good_syncs
             bench.lane.offer(batch_of(number))
             await trio.sleep(5)
         is_held = False
