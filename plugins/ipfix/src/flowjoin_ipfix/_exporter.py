@@ -93,7 +93,8 @@ class _IpfixExporter:
         self._uncounted = context.counter("rows_uncounted", "Rows with counters of zero, for nobody counted")
         self._octets = context.counter("octets", "Octets sent, without headers of IP and transport")
         self._messages = context.counter("messages", "Messages sent; datagrams or groups of lines with JSON")
-        self._connections = context.counter("connections", "Connections made")
+        also = "antrea_agent_flow_collector_reconnection_count" if config.template == "agent" else ""
+        self._connections = context.counter("connections", "Connections made", also=also)
         self._losses = context.counter("connections_lost", "Connections that failed, or were never had")
 
     async def export(self, batch: FlowBatch) -> None:
