@@ -37,6 +37,20 @@ def test_a_counter_is_one_however_often_it_is_asked_for_and_only_grows() -> None
         context.counter("others", "")
 
 
+def test_gauges_and_histograms_are_kept_by_name() -> None:
+    context = RecordingContext()
+    context.gauge("held", "Held.", lambda: 1)
+    context.gauge("held", "Held.", lambda: 2, also="their_name")
+    assert context.gauges["held"]() == 2
+    assert context.others_names == {"held": "their_name"}
+    context.histogram("seconds", "Seconds.", (1, 2)).observe(1.5)
+    assert context.histograms["seconds"].figures == [1.5]
+    with pytest.raises(ValueError, match="do not rise"):
+        context.histogram("other", "Other.", (2, 1))
+    with pytest.raises(ValueError, match="says nothing"):
+        context.gauge("silent", "", lambda: 1)
+
+
 def test_a_look_up_that_is_not_provided_is_the_operators_mistake() -> None:
     provider = object()
     context = RecordingContext(lookups={PodLookup: provider})

@@ -17,7 +17,7 @@ from flowjoin._config.endpoint import Endpoint
 from flowjoin._kernel.interface import IngestResult
 from flowjoin._model.transport_session import TransportSession
 
-PATIENCE = 20.0  # seconds until a test that waits in vain fails
+PATIENCE = 60.0  # seconds until a test that waits in vain fails
 
 
 @dataclass
@@ -123,8 +123,8 @@ def configure() -> Callable[..., CollectorConfig]:
 def run() -> Iterator[Run]:
     programs: list[Program] = []
 
-    def start(*arguments: str, path: Path | None = None) -> Program:
-        programs.append(Program(*arguments, path=path))
+    def start(*arguments: str, path: Path | None = None, code: str | None = None) -> Program:
+        programs.append(Program(*arguments, path=path, code=code))
         return programs[-1]
 
     yield start

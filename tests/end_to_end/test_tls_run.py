@@ -151,6 +151,9 @@ apiServer:
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)
         assert flowjoin("top", "--once", "--interval", 0.1, "--output", "json", *shown).returncode == 0
+        for level in ("debug", "info"):
+            assert flowjoin("log-level", level, *shown).returncode == 0
+            assert flowjoin("log-level", *shown).stdout.split()[-1] == level
     refused = flowjoin("get", "recordmetrics", *server)
     assert refused.returncode == 1
     assert refused.stderr == (

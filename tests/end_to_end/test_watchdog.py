@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from running_flowjoin import Program, Run
 
 pytestmark = pytest.mark.slow
+
+Start = Callable[..., Program]
 
 PLUGIN = """
 import signal, sys, time
@@ -77,126 +77,93 @@ sys.exit(code)
 """
 
 
-def start(folder: Path, exporters: str, rest: str = "", *, code: str | None = None) -> subprocess.Popen[str]:
-    site = folder / "site"
-    info = site / "flowjoin_bad-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: flowjoin-bad\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[flowjoin.plugins]\nbad = flowjoin_bad\n")
-    (site / "flowjoin_bad.py").write_text(PLUGIN)
-    path = folder / "flowjoin.yaml"
-    path.write_text(
-        f"stateDirectory: {folder}/state\n"
-        'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
-        f"exporters: [{exporters}]\n{rest}"
-    )
-    program = ["-m", "flowjoin"] if code is None else ["-c", code]
-    return subprocess.Popen(
-        [sys.executable, *program, "run", "-c", str(path)],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(site)},
-    )
+@pytest.fixture
+def start(run: Run, tmp_path: Path) -> Start:
+    def begin(exporters: str, rest: str = "", *, code: str | None = None) -> Program:
+        site = tmp_path / "site"
+        info = site / "flowjoin_bad-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: flowjoin-bad\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[flowjoin.plugins]\nbad = flowjoin_bad\n")
+        (site / "flowjoin_bad.py").write_text(PLUGIN)
+        path = tmp_path / "flowjoin.yaml"
+        path.write_text(
+            f"stateDirectory: {tmp_path}/state\n"
+            'collectors: [{protocol: tcp, address: "127.0.0.1:0"}]\n'
+            f"exporters: [{exporters}]\n{rest}"
+        )
+        return run("-c", str(path), path=site, code=code)
+
+    return begin
 
 
-def wait_line(process: subprocess.Popen[str], event: str, said: list[str]) -> dict[str, Any]:
-    assert process.stderr is not None
-    for line in process.stderr:
-        said.append(line)
-        if line.startswith("{"):
-            facts: dict[str, Any] = json.loads(line)
-            if facts["event"] == event:
-                return facts
-    raise AssertionError(f"no line {event}: {''.join(said)}")
-
-
-def books_of(said: list[str]) -> dict[str, Any]:
+def books_of(program: Program) -> dict[str, Any]:
     """The books that were told at the end."""
-    told = [json.loads(line) for line in "".join(said).splitlines() if '"event": "books"' in line]
-    books: dict[str, Any] = told[-1]
+    books: dict[str, Any] = json.loads([line for line in program.text.splitlines() if '"event": "books"' in line][-1])
     return books
 
 
-def finish(process: subprocess.Popen[str], said: list[str]) -> int:
-    try:
-        _, rest = process.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    said.append(rest)
-    return process.returncode
-
-
-def test_a_plugin_that_blocks_everything_is_named_with_its_stack_once(tmp_path: Path) -> None:
-    said: list[str] = []
-    process = start(tmp_path, "{type: bad, name: slow, does: block}")
-    blocked = wait_line(process, "loop_blocked", said)
+def test_a_plugin_that_blocks_everything_is_named_with_its_stack_once(start: Start) -> None:
+    program = start("{type: bad, name: slow, does: block}")
+    blocked = program.wait_line("loop_blocked")
     assert blocked["plugin"] == "exporters/slow"
     assert "time.sleep(1.6)" in blocked["stack"]
-    wait_line(process, "loop_free", said)
-    process.terminate()
+    program.wait_line("loop_free")
+    program.process.terminate()
 
-    assert finish(process, said) == 0
-    assert "".join(said).count('"loop_blocked"') == 1
+    assert program.finish() == 0
+    assert program.text.count('"loop_blocked"') == 1
 
 
-def test_after_limits_stall_the_process_ends_with_1_and_the_books(tmp_path: Path) -> None:
-    said: list[str] = []
-    process = start(tmp_path, "{type: bad, does: stall}", "limits: {stall: 2s}\n")
-    stalled = wait_line(process, "loop_stalled", said)
+def test_after_limits_stall_the_process_ends_with_1_and_the_books(start: Start) -> None:
+    program = start("{type: bad, does: stall}", "limits: {stall: 2s}\n")
+    stalled = program.wait_line("loop_stalled")
 
-    assert finish(process, said) == 1
+    assert program.finish() == 1
     assert stalled["plugin"] == "exporters/bad"
-    assert list(books_of(said)["lanes"]) == ["bad"]
+    assert list(books_of(program)["lanes"]) == ["bad"]
 
 
-def test_code_that_lets_no_thread_run_is_shown_and_ends_the_process(tmp_path: Path) -> None:
-    said: list[str] = []
-    process = start(tmp_path, "{type: bad, does: hold}", "limits: {stall: 1s}\n")
+def test_code_that_lets_no_thread_run_is_shown_and_ends_the_process(start: Start) -> None:
+    program = start("{type: bad, does: hold}", "limits: {stall: 1s}\n")
 
-    assert finish(process, said) == -signal.SIGPROF
-    assert "flowjoin_bad.py" in "".join(said)
-    assert "in _open" in "".join(said)
-
-
-def test_a_plugin_that_shields_itself_while_it_closes_does_not_outlive_the_grace_period(tmp_path: Path) -> None:
-    said: list[str] = []
-    process = start(tmp_path, "{type: bad, name: clinging, does: shield}", "shutdownGracePeriod: 100ms\n")
-    wait_line(process, "exporter_opened", said)
-    process.terminate()
-    before = time.monotonic()
-
-    assert wait_line(process, "close_overdue", said)["plugin"] == "exporters/clinging"
-    assert finish(process, said) == 1
-    assert time.monotonic() - before < 15
-    assert list(books_of(said)["lanes"]) == ["clinging"]
+    assert program.finish() == -signal.SIGPROF
+    assert "flowjoin_bad.py" in program.text
+    assert "in _open" in program.text
 
 
-def test_a_second_signal_is_not_ignored_by_a_plugin_that_shields_itself(tmp_path: Path) -> None:
-    said: list[str] = []
-    process = start(tmp_path, "{type: bad, does: shield}", "shutdownGracePeriod: 1h\n")
-    wait_line(process, "exporter_opened", said)
-    process.terminate()
-    wait_line(process, "draining", said)
-    process.terminate()
+def test_a_plugin_that_shields_itself_while_it_closes_does_not_outlive_the_grace_period(start: Start) -> None:
+    program = start("{type: bad, name: clinging, does: shield}", "shutdownGracePeriod: 100ms\n")
+    program.wait_line("exporter_opened")
+    program.process.terminate()
 
-    assert finish(process, said) == 1
-
-
-def test_sys_exit_in_a_plugins_own_nursery_fails_that_plugin_only(tmp_path: Path) -> None:
-    said: list[str] = []
-    process = start(tmp_path, "{type: bad, does: exit}, {type: bad, name: well, does: nothing}")
-    assert "it called sys.exit('enough')" in wait_line(process, "plugin_failed", said)["exception"]
-    process.terminate()
-
-    assert finish(process, said) == 0
-    assert "core_failed" not in "".join(said)
+    assert program.wait_line("close_overdue")["plugin"] == "exporters/clinging"
+    assert program.finish() == 1
+    assert list(books_of(program)["lanes"]) == ["clinging"]
 
 
-def test_signals_that_come_late_change_nothing(tmp_path: Path) -> None:
-    said: list[str] = []
-    process = start(tmp_path, "{type: bad, does: nothing}", code=LATE)
-    wait_line(process, "ready", said)
-    process.send_signal(signal.SIGTERM)
+def test_a_second_signal_is_not_ignored_by_a_plugin_that_shields_itself(start: Start) -> None:
+    program = start("{type: bad, does: shield}", "shutdownGracePeriod: 1h\n")
+    program.wait_line("exporter_opened")
+    program.process.terminate()
+    program.wait_line("draining")
+    program.process.terminate()
 
-    assert finish(process, said) == 0
+    assert program.finish() == 1
+
+
+def test_sys_exit_in_a_plugins_own_nursery_fails_that_plugin_only(start: Start) -> None:
+    program = start("{type: bad, does: exit}, {type: bad, name: well, does: nothing}")
+    assert "it called sys.exit('enough')" in program.wait_line("plugin_failed")["exception"]
+    program.process.terminate()
+
+    assert program.finish() == 0
+    assert "core_failed" not in program.text
+
+
+def test_signals_that_come_late_change_nothing(start: Start) -> None:
+    program = start("{type: bad, does: nothing}", code=LATE)
+    program.wait_line("ready")
+    program.process.send_signal(signal.SIGTERM)
+
+    assert program.finish() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import ssl
 import stat
 
 import certificates
@@ -10,6 +11,7 @@ import pytest
 import trio
 from certificate_store import MemoryStore
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from flowjoin._certificates.authority import Authority, DirectoryStore, open_authority
 from flowjoin._certificates.directory import CertificateDirectory
@@ -153,6 +155,60 @@ def test_a_client_of_another_authority_or_for_servers_is_renewed():
     assert other == "it is not of the present authority"
     assert client_problem(certificates.server(), authority, certificates.NOW) == "it is not for clients"
     assert authority_problem(certificates.client(), certificates.NOW) == "it is no authority"
+
+
+@pytest.mark.parametrize(
+    "key", [ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()], ids=["EC", "EdDSA"]
+)
+@pytest.mark.parametrize("is_issued", [False, True], ids=["of its own", "of one above"])
+async def test_an_authority_that_somebody_has_put_there_is_taken_whatever_its_key(store, clock, key, is_issued):
+    theirs = certificates.authority_with(key, issuer=certificates.authority("root") if is_issued else None)
+    store.set(AUTHORITY, {"tls.crt": theirs.certificate, "tls.key": theirs.key})
+    authority = make(store, clock)
+    await authority.sync()
+    assert store.take_written() == [CLIENT, PUBLISHED]
+    assert store.objects[PUBLISHED].data == {"ca.crt": theirs.certificate}
+    assert authority.current is not None
+    client = pair_of(store.objects[CLIENT].data)
+    # An agent's TLS, Go's, takes any authority that it is given for the top of a chain; OpenSSL is asked to.
+    context = certificates.client_context_of(theirs.certificate.decode(), client)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    assert certificates.is_handshake(context, authority.current.context, NAMES[0])
+
+
+async def test_an_authority_from_the_future_is_used_and_the_clock_is_named(store, clock):
+    theirs = make_authority("theirs", certificates.NOW + datetime.timedelta(days=2))
+    store.set(AUTHORITY, {"tls.crt": theirs.certificate, "tls.key": theirs.key})
+    authority = make(store, clock)
+    await authority.sync()
+    assert store.take_written() == [CLIENT, PUBLISHED]
+    assert authority.current is not None
+    ((path, problem),) = authority.current.remarks
+    assert path == "core/certificates.client_ca"
+    assert "look at this machine's clock" in problem
+
+
+async def test_who_undoes_what_we_write_does_not_make_us_race(store, clock, autojump_clock):
+    authority_log = RecordingContext(name="core").log
+    async with open_authority(
+        store, names=NAMES, log=authority_log, report=lambda _problem: None, wall=clock
+    ) as authority:
+        await authority.wait_ready()
+        put = store.put
+
+        async def undone(name, data, replaces):
+            is_written = await put(name, data, replaces)
+            del store.objects[PUBLISHED]
+            store.touch()
+            return is_written
+
+        store.put = undone
+        store.take_written()
+        with trio.move_on_after(20):
+            del store.objects[PUBLISHED]
+            store.touch()
+            await trio.sleep_forever()
+    assert 10 <= len(store.take_written()) <= 21
 
 
 async def test_replicas_that_start_together_end_with_one_authority(store, clock):

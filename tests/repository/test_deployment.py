@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
-from deployment import CHART, DEPLOY, MANIFESTS, OPTIONS, REPOSITORY, manifest, objects
+from deployment import AGENT, CHART, DEPLOY, MANIFESTS, OPTIONS, REPOSITORY, manifest, objects
 
 OLDEST_AND_NEWEST = ("1.25", "1.37")
 
@@ -23,15 +24,16 @@ def assert_valid(text: str) -> None:
             kubernetes_validate.validate(one, version, strict=True)
 
 
-def test_the_manifests_are_valid_kubernetes_objects():
-    assert_valid(MANIFESTS.read_text())
+@pytest.mark.parametrize("file", [MANIFESTS, AGENT], ids=lambda file: file.name)
+def test_the_manifests_are_valid_kubernetes_objects(file):
+    assert_valid(file.read_text())
 
 
 def test_the_manifests_are_what_the_chart_makes(require_program, tmp_path, monkeypatch):
     monkeypatch.setenv("HELM", require_program("helm"))
     subprocess.run([DEPLOY / "render", tmp_path], check=True)
-    made = (tmp_path / "flowjoin.yaml").read_text()
-    assert made == MANIFESTS.read_text()
+    for file in (MANIFESTS, AGENT):
+        assert (tmp_path / file.name).read_text() == file.read_text()
 
 
 @pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())
@@ -132,10 +134,77 @@ def test_the_containers_user_is_the_pods():
     assert f"--uid {security['runAsUser']} " in text
 
 
-def test_the_unit_is_one_that_systemd_understands(require_program, tmp_path):
+def test_an_agent_has_one_right_on_its_node():
+    spec = manifest("DaemonSet", "flowjoin-agent", AGENT)["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert spec["hostNetwork"] is True
+    assert not {"hostPID", "hostIPC"} & set(spec)
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
+    }
+    on_the_node = [volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume]
+    assert on_the_node == ["/var/lib/flowjoin-agent"]
+
+
+def test_an_agent_reads_of_the_cluster_what_it_names_and_connects_with():
+    (rule,) = manifest("ClusterRole", "flowjoin-agent", AGENT)["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["pods", "nodes", "services"], ["list", "watch"])
+    binding = manifest("RoleBinding", "flowjoin-agent", AGENT)
+    assert (binding["metadata"]["namespace"], binding["roleRef"]["name"]) == (
+        "flow-aggregator",
+        manifest("Role", "flow-aggregator-exporter")["metadata"]["name"],
+    )
+    account = manifest("ServiceAccount", "flowjoin-agent", AGENT)["metadata"]
+    for each in (binding, manifest("ClusterRoleBinding", "flowjoin-agent", AGENT)):
+        assert each["subjects"] == [
+            {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
+        ]
+    template = manifest("DaemonSet", "flowjoin-agent", AGENT)["spec"]["template"]["spec"]
+    assert template["serviceAccountName"] == account["name"]
+
+
+def test_the_agents_configuration_is_accepted_and_finds_the_aggregators_service(tmp_path):
+    daemon_set = manifest("DaemonSet", "flowjoin-agent", AGENT)["spec"]["template"]["spec"]
+    (container,) = daemon_set["containers"]
+    command, _, path = container["args"]
+    text = manifest("ConfigMap", "flowjoin-agent", AGENT)["data"][Path(path).name]
+    file = tmp_path / "flowjoin-agent.conf"
+    file.write_text(text)
+    check = [sys.executable, "-m", "flowjoin", "check", "--strict", f"--{command}", "-c", str(file)]
+    ended = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    configuration = yaml.safe_load(text)
+    service = manifest("Service")["metadata"]
+    assert configuration["flowExporter"]["flowCollectorAddr"] == f"{service['namespace']}/{service['name']}:4739:tls"
+    port = int(configuration["apiServer"]["address"].rpartition(":")[2])
+    assert {container[f"{kind}Probe"]["httpGet"]["port"] for kind in ("startup", "liveness", "readiness")} == {port}
+    mounted = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    assert configuration["stateDirectory"] in mounted
+
+
+def test_the_agents_unit_has_one_right():
+    text = (DEPLOY / "systemd" / "flowjoin-agent.service").read_text()
+    assert re.findall(r"^(\w+)=.*CAP_.*$", text, re.MULTILINE) == ["AmbientCapabilities", "CapabilityBoundingSet"]
+    assert set(re.findall(r"CAP_\w+", text)) == {"CAP_NET_ADMIN"}
+    assert "DynamicUser=yes" in text
+
+
+@pytest.mark.parametrize("name", ["flowjoin.service", "flowjoin-agent.service"])
+def test_the_unit_is_one_that_systemd_understands(require_program, tmp_path, name):
     analyze = require_program("systemd-analyze")
-    text = (DEPLOY / "systemd" / "flowjoin.service").read_text()
-    unit = tmp_path / "flowjoin.service"
+    text = (DEPLOY / "systemd" / name).read_text()
+    unit = tmp_path / name
     unit.write_text(text.replace("/opt/flowjoin/bin/flowjoin", sys.executable))
     ended = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "script", [DEPLOY / "render", DEPLOY / "container" / "build-from-debian"], ids=lambda path: path.name
+)
+def test_each_script_can_be_run_and_is_sh(script):
+    assert os.access(script, os.X_OK)
+    assert script.read_text(encoding="utf-8").startswith("#!/bin/sh\n")
+    subprocess.run(["sh", "-n", str(script)], check=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from held_port import HeldPort
 
 import flowjoin.api
 from flowjoin._model import errors
@@ -54,26 +55,28 @@ def test_every_relative_link_leads_to_a_file(page: Page) -> None:
         assert (page.path.parent / target.split("#")[0]).exists(), f"{page}: {target}"
 
 
-def free_port() -> int:
-    """A port that nobody uses now, in place of a well-known one that the pages name."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages() if BLOCK.search(page.text)], ids=str)
 def test_the_blocks_marked_run_do_run_in_order(page: Page, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    text = page.text.replace(":4739", f":{free_port()}").replace(":10348", f":{free_port()}")
-    for language, code in BLOCK.findall(text):
-        command = {
-            "sh": ["bash", "-euo", "pipefail", "-c", code],
-            "python": [sys.executable, "-W", "error", "-c", code],
-        }
-        done = subprocess.run(
-            command[language], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
-        )
-        assert done.returncode == 0, f"{page}:\n{code}\n{done.stdout}\n{done.stderr}"
+    # Ports that nobody uses, in place of the well-known ones that the pages name.
+    with closing(HeldPort()) as collector, closing(HeldPort()) as api:
+        text = page.text.replace(":4739", f":{collector.number}").replace(":10348", f":{api.number}")
+        for language, code in BLOCK.findall(text):
+            command = {
+                "sh": ["bash", "-euo", "pipefail", "-c", code],
+                "python": [sys.executable, "-W", "error", "-c", code],
+            }
+            done = subprocess.run(
+                command[language],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=100,
+                check=False,
+            )
+            assert done.returncode == 0, f"{page}:\n{code}\n{done.stdout}\n{done.stderr}"
 
 
 def test_ci_runs_the_readmes_two_commands() -> None:

@@ -41,6 +41,7 @@ SHELLS = {"process", "metrics"}
 # (module, imported): an exception stands here with its reason, or it does not exist.
 _A_SHELL = "a shell: one module for each transport, beside the process.py that opens them"
 EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("_api_server.places", "trio"): "who waits for a place, beside the process.py that gives them",
     ("_certificates.authority", "time"): _A_SHELL,
     ("_certificates.authority", "trio"): _A_SHELL,
     ("_certificates.directory", "secrets"): "names of files that are not there yet",

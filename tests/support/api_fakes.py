@@ -52,6 +52,7 @@ class FakeFigures:
         self.lookups: list[FlowKey] = []
         self.scans: list[tuple[FlowFilter, int]] = []
         self.requests: Counter[tuple[str, int]] = Counter()
+        self.cuts: Counter[str] = Counter()
         self.feeds = FlowFeeds()
         self.on_scan: Callable[[], object] = lambda: None
 
@@ -88,3 +89,6 @@ class FakeFigures:
 
     def count_request(self, path: str, status: int) -> None:
         self.requests[path, status] += 1
+
+    def count_cut(self, reason: str) -> None:
+        self.cuts[reason] += 1

@@ -22,6 +22,10 @@ class MemoryStore:
         self.objects[name] = StoredCertificate(data=dict(data), version=str(self._serial))
         self._changed.set()
 
+    def touch(self) -> None:
+        """Tell who waits that something may have changed."""
+        self._changed.set()
+
     async def get(self, name: CertificateObject) -> StoredCertificate | None:
         await trio.lowlevel.checkpoint()
         return self.objects.get(name)

@@ -10,6 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trio
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import NameOID
 
 from flowjoin._certificates.files import ServerTls
 from flowjoin._certificates.profiles import Pair, make_authority, make_client, make_server
@@ -75,8 +80,28 @@ def client_context(directory: Path, pair: Pair | None, *, ca: str = "flowjoin-te
     return context
 
 
-def shakes_hands(server_side: ssl.SSLContext, ca: str, shown: Pair, name: str) -> bool:
-    """Whether a client that trusts the authority and shows the pair gets in, and takes the server for what it is."""
+def authority_with(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey, issuer: Pair | None) -> Pair:
+    """An authority that was not made by us, with a key of another kind."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "theirs")])
+    above = None if issuer is None else x509.load_pem_x509_certificate(issuer.certificate)
+    signing = key if issuer is None else load_pem_private_key(issuer.key, password=None)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name if above is None else above.subject)
+        .public_key(key.public_key())
+        .serial_number(7)
+        .not_valid_before(NOW - datetime.timedelta(hours=1))
+        .not_valid_after(NOW + datetime.timedelta(days=300))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(signing, None if isinstance(signing, ed25519.Ed25519PrivateKey) else SHA256())  # type: ignore[arg-type]
+    )
+    octets = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Pair(certificate=certificate.public_bytes(Encoding.PEM), key=octets)
+
+
+def client_context_of(ca: str, shown: Pair) -> ssl.SSLContext:
+    """What a client connects with that trusts the authority and shows the pair."""
     context = ssl.create_default_context(cadata=ca)
     descriptor = os.memfd_create("client")
     try:
@@ -84,9 +109,19 @@ def shakes_hands(server_side: ssl.SSLContext, ca: str, shown: Pair, name: str) -
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
+    return context
+
+
+def shakes_hands(server_side: ssl.SSLContext, ca: str, shown: Pair, name: str) -> bool:
+    """Whether such a client gets in, and takes the server for what it is."""
+    return is_handshake(client_context_of(ca, shown), server_side, name)
+
+
+def is_handshake(client_side: ssl.SSLContext, server_side: ssl.SSLContext, name: str) -> bool:
+    """Whether both are content with each other."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
-        context.wrap_bio(there, back, server_hostname=name),
+        client_side.wrap_bio(there, back, server_hostname=name),
         server_side.wrap_bio(back, there, server_side=True),
     ]
     finished = set()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from held_port import HeldPort
 
 _PROGRAM = Path(__file__).with_name("clickhouse_stand_in.py")
 _KILLER = Path(__file__).with_name("kill_when_noted.py")
@@ -74,11 +75,14 @@ class ClickHouseProcess:
         self._tls = (certificate, key)
         self._is_client_verified = is_client_verified
         self._process: subprocess.Popen[str] | None = None
+        self._held: HeldPort | None = None
         self.port = 0
         self.url = ""
 
     def start(self) -> None:
         """Start it and wait until it answers."""
+        self._held = self._held or HeldPort()
+        self.port = self._held.number
         command = [sys.executable, str(_PROGRAM), "--path", str(self._path), "--port", str(self.port)]
         command += ["--password", self._password]
         if self._tls[0]:
@@ -90,7 +94,6 @@ class ClickHouseProcess:
         line = self._process.stdout.readline()
         assert line.startswith("READY "), f"the stand-in did not start: {line!r}"
         self.url = line.split()[1]
-        self.port = int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
         """SIGKILL, as the kernel does it when memory runs out."""
@@ -143,8 +146,15 @@ class ClickHouseProcess:
         try:
             yield self
         finally:
-            if self._process is not None:
-                self.kill()
+            self.close()
+
+    def close(self) -> None:
+        """Kill it if it runs; its port is anybody's then."""
+        if self._process is not None:
+            self.kill()
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     def arm(self, **fault: Any) -> None:
         """Arm a fault; see the stand-in for what there is."""

@@ -10,6 +10,7 @@ import yaml
 REPOSITORY = Path(__file__).parents[2]
 DEPLOY = REPOSITORY / "deploy"
 MANIFESTS = DEPLOY / "manifests" / "flowjoin.yaml"
+AGENT = DEPLOY / "manifests" / "flowjoin-agent.yaml"
 CHART = DEPLOY / "helm" / "flowjoin"
 OPTIONS = {
     "a volume for the state": ["state.persistence.enabled=true"],
@@ -21,6 +22,8 @@ OPTIONS = {
     "a configuration that is there": ["existingConfigMap=flow-aggregator-configmap"],
     "a load balancer": ["service.type=LoadBalancer", "service.annotations.a=b", "service.protocols={TCP}"],
     "no rights": ["rbac.create=false"],
+    "agents": ["agent.enabled=true", "agent.priorityClassName=system-node-critical"],
+    "agents without rights": ["agent.enabled=true", "rbac.create=false"],
 }
 
 
@@ -29,7 +32,7 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(text) if document]
 
 
-def manifest(kind: str, name: str = "flow-aggregator") -> dict[str, Any]:
+def manifest(kind: str, name: str = "flow-aggregator", file: Path = MANIFESTS) -> dict[str, Any]:
     """The one of that kind and name that is deployed."""
-    (found,) = [one for one in objects(MANIFESTS.read_text()) if (one["kind"], one["metadata"]["name"]) == (kind, name)]
+    (found,) = [one for one in objects(file.read_text()) if (one["kind"], one["metadata"]["name"]) == (kind, name)]
     return found

@@ -11,11 +11,12 @@ import ssl
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, field
 
 import trio
 import trio.testing
+from held_port import HeldPort
 
 from flowjoin._model.transport_session import TransportSession
 from flowjoin.api import ElementRegistry
@@ -123,11 +124,12 @@ class Collector:
     @asynccontextmanager
     async def down(self, nursery: trio.Nursery) -> AsyncIterator[None]:
         await self.stop()
-        try:
-            yield
-        finally:
-            with trio.CancelScope(shield=True):
-                await nursery.start(self.run)
+        with closing(HeldPort(self.port)) if self.protocol == "tcp" else nullcontext():
+            try:
+                yield
+            finally:
+                with trio.CancelScope(shield=True):
+                    await nursery.start(self.run)
 
     async def _run_tcp(self, task_status: trio.TaskStatus[None]) -> None:
         (listener,) = await trio.open_tcp_listeners(self.port, host=self.host)

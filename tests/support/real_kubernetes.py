@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from held_port import HeldPort
 
 __all__ = ["ADMIN", "READER", "RealKubernetes", "real_cluster", "require_kubernetes", "write_kubeconfig"]
 
@@ -75,7 +75,8 @@ class RealKubernetes:
         self.host = host
         self.certificate = folder / "certificates" / "apiserver.crt"
         self.audit_log = folder / "audit.log"
-        self._etcd_port, self._peer_port, self.port = (_free_port() for _ in range(3))
+        self._held = [HeldPort() for _ in range(3)]
+        self._etcd_port, self._peer_port, self.port = (each.number for each in self._held)
         self._etcd: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
         key = ["openssl", "genrsa", "-out", str(folder / "sa.key"), "2048"]
@@ -99,6 +100,8 @@ class RealKubernetes:
                 if process is not None:
                     process.kill()
                     process.wait(PATIENCE)
+            for each in self._held:
+                each.close()
 
     def start(self) -> None:
         """Start the API server, and wait until it is ready."""
@@ -233,8 +236,3 @@ class RealKubernetes:
                 pass
             assert time.monotonic() < deadline, f"it did not come up: {self._folder}"
             time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -19,9 +19,11 @@ from flowjoin._generator.config import TrafficConfig
 class Program:
     """A running flowjoin whose log lines are read as they come."""
 
-    def __init__(self, *arguments: str, path: Path | None = None) -> None:
+    def __init__(self, *arguments: str, path: Path | None = None, code: str | None = None) -> None:
+        """Start it; ``path`` is where more can be imported from, ``code`` is run in place of the program."""
         environment = os.environ if path is None else {**os.environ, "PYTHONPATH": str(path)}
-        self._start([sys.executable, "-m", "flowjoin", "run", *arguments], environment)
+        program = ["-m", "flowjoin"] if code is None else ["-c", code]
+        self._start([sys.executable, *program, "run", *arguments], environment)
 
     @classmethod
     def of(cls, command: Sequence[str], environment: Mapping[str, str]) -> Program:
@@ -57,6 +59,11 @@ class Program:
         _, rest = self.process.communicate(timeout=60)
         self.errors.append(rest)
         return self.process.returncode
+
+    def stop(self) -> int:
+        """Tell it to stop, and wait."""
+        self.process.terminate()
+        return self.finish()
 
     @property
     def text(self) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import boto3
 from botocore.config import Config
+from held_port import HeldPort
 
 __all__ = [
     "ACCESS_KEY",
@@ -56,22 +57,20 @@ def client_of(url: str, *, ca: Path | None = None, access_key: str = ACCESS_KEY,
 
 
 class Server:
-    """A server in a process of its own, killed without a word."""
+    """A server in a process of its own, killed without a word; it keeps its ports until it is closed."""
 
     def __init__(
-        self, command: Callable[[int], Sequence[str]], *, scheme: str = "http", ca: Path | None = None
+        self, command: Sequence[str], ports: Sequence[HeldPort], *, scheme: str = "http", ca: Path | None = None
     ) -> None:
+        """Take the command, and the ports that it names: the one for S3 first."""
         self._command = command
+        self._ports = ports
         self._scheme = scheme
         self.ca = ca
-        self.port = free_ports(1)[0]
+        self.port = ports[0].number
         self.patience = _PATIENCE
+        self._client: Any = None
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def command(self) -> Sequence[str]:
-        """The program and its arguments."""
-        return self._command(self.port)
 
     @property
     def url(self) -> str:
@@ -81,9 +80,9 @@ class Server:
     def start(self) -> None:
         """Returns when a bucket can be made."""
         self._process = subprocess.Popen(
-            self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
         )
-        client = client_of(self.url, ca=self.ca)
+        client = self.client()
         deadline = time.monotonic() + self.patience
         while True:
             try:
@@ -101,6 +100,12 @@ class Server:
             self._process.wait()
             self._process = None
 
+    def close(self) -> None:
+        """Kill it; its ports are anybody's then."""
+        self.kill()
+        for each in self._ports:
+            each.close()
+
     @contextmanager
     def down(self) -> Iterator[None]:
         self.kill()
@@ -110,7 +115,10 @@ class Server:
             self.start()
 
     def client(self) -> Any:
-        return client_of(self.url, ca=self.ca)
+        """Always the same, which takes long to make; closed, it has no connections, and opens new ones when asked."""
+        if self._client is None:
+            self._client = client_of(self.url, ca=self.ca)
+        return self._client
 
 
 def weed(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None) -> Server:
@@ -132,19 +140,22 @@ def weed(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None)
         )
     )
     names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc")
-    inner = free_ports(len(names) + 1)
-    fixed = [
+    ports = [HeldPort() for _ in range(len(names) + 2)]
+    s3, s3_grpc, *inner = (each.number for each in ports)
+    command = [
         *(program("weed"), "server", f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
-        *(f"-{name}={port}" for name, port in zip(names, inner, strict=False)),
-        *("-s3", "-s3.ip.bind=127.0.0.1", f"-s3.port.grpc={inner[-1]}", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        *(f"-{name}={port}" for name, port in zip(names, inner, strict=True)),
+        *("-s3", "-s3.ip.bind=127.0.0.1", f"-s3.port={s3}", f"-s3.port.grpc={s3_grpc}"),
+        *("-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-s3.config={settings}", "-s3.iam=false", "-s3.autoCreateBucket=false"),
         # each bucket takes seven volumes at once, empty or not
         *("-master.volumeSizeLimitMB=64", "-volume.max=500", "-volume.preStopSeconds=0"),
     ]
     if certificate:
-        fixed += [f"-s3.cert.file={certificate[0]}", f"-s3.key.file={certificate[1]}"]
+        command += [f"-s3.cert.file={certificate[0]}", f"-s3.key.file={certificate[1]}"]
     return Server(
-        lambda port: [*fixed, f"-s3.port={port}"],
+        command,
+        ports,
         scheme="https" if certificate else "http",
         ca=certificate[2] if certificate else None,
     )
@@ -152,22 +163,14 @@ def weed(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None)
 
 def moto() -> Server:
     """moto's server: everything is in memory and anybody may do anything."""
-    return Server(lambda port: [program("moto_server"), "-H", "127.0.0.1", "-p", str(port)])
+    port = HeldPort()
+    return Server([program("moto_server"), "-H", "127.0.0.1", "-p", str(port.number)], [port])
 
 
 def program(name: str) -> str:
     """Where the program is: installed beside Python, or by .ci/setup; a name that leads nowhere if it is not."""
     places = (Path(sys.executable).parent, Path(__file__).parents[2] / ".ci" / "servers" / "bin")
     return next((str(place / name) for place in places if (place / name).exists()), name)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that the kernel gave, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @dataclass(frozen=True)

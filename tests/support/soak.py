@@ -31,6 +31,7 @@ from random import Random
 from types import TracebackType
 from typing import Final
 
+from held_port import HeldPort
 from kept_flowjoin import LIFE
 from soak_books import Spooled, Total, compare, mark_of
 from soak_destinations import (
@@ -40,7 +41,6 @@ from soak_destinations import (
     NUMBERS,
     PATIENCE,
     Destination,
-    HeldPort,
     Ipfix,
     row_of,
     wait_until,

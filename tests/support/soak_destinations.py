@@ -7,7 +7,6 @@ import gzip
 import io
 import itertools
 import os
-import socket
 import struct
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from clickhouse_process import ClickHouseProcess
+from held_port import HeldPort
 from kept_flowjoin import MARK
 from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, weed
 from soak_books import identity
@@ -58,19 +58,6 @@ def wait_until(is_so: Callable[[], bool], what: str, *, patience: float = PATIEN
     while not is_so():
         assert time.monotonic() < deadline, f"in vain: {what}"
         time.sleep(0.05)
-
-
-class HeldPort:
-    """A port that nobody else gets while the one who listens there is away: bound, and never listened to."""
-
-    def __init__(self, port: int = 0) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", port))
-        self.number: int = self._socket.getsockname()[1]
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class Destination:
@@ -258,9 +245,7 @@ class ClickHouse(Destination):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._held = HeldPort()
         self._server = ClickHouseProcess(self.directory)
-        self._server.port = self._held.number
 
     def start(self) -> None:
         self._server.start()
@@ -270,9 +255,7 @@ class ClickHouse(Destination):
         self._server.kill()
 
     def stop(self) -> None:
-        if self._server.is_running:
-            self._server.kill()
-        self._held.close()
+        self._server.close()
 
     def config(self) -> str:
         return (
@@ -304,8 +287,6 @@ class S3(Destination):
         super().__init__(directory)
         self._server = weed(self.directory)
         self._server.patience = PATIENCE
-        ports = [argument.rpartition("=")[2] for argument in self._server.command if ".port" in argument]
-        self._held = [HeldPort(int(port)) for port in ports]
         self._has_bucket = False
 
     def start(self) -> None:
@@ -320,9 +301,7 @@ class S3(Destination):
         self._server.kill()
 
     def stop(self) -> None:
-        self._server.kill()
-        for each in self._held:
-            each.close()
+        self._server.close()
 
     def config(self) -> str:
         return (

@@ -12,7 +12,8 @@ import trio
 from pipeline_fakes import MemoryLog, Opener
 
 from flowjoin._pipeline.health import HealthTable, State
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBooks
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.settings import SpoolSettings
@@ -35,7 +36,7 @@ class FaultyDisk(Disk):
     Attributes:
         room: octets that can still be written; None for no limit. A write that does not fit is cut short first.
         fault: raised by each write.
-        sync_fault: raised by each sync.
+        sync_fault: raised by each sync, but for the next ``good_syncs``.
         read_fault: raised by each read.
     """
 
@@ -43,6 +44,7 @@ class FaultyDisk(Disk):
         self.room: int | None = None
         self.fault: OSError | None = None
         self.sync_fault: OSError | None = None
+        self.good_syncs = 0
         self.read_fault: OSError | None = None
         self.reads = 0
         self.syncs = 0
@@ -64,7 +66,9 @@ class FaultyDisk(Disk):
     def sync(self, descriptor: int) -> None:
         self.syncs += 1
         if self.sync_fault is not None:
-            raise self.sync_fault
+            if not self.good_syncs:
+                raise self.sync_fault
+            self.good_syncs -= 1
         super().sync(descriptor)
 
     def read(self, path: Path, offset: int, length: int) -> bytes:

@@ -46,6 +46,9 @@ class Table:
         await trio.lowlevel.checkpoint()
         return 262144
 
+    async def count(self) -> int:
+        return 0
+
 
 class TestSource(SourceConformance):
     @pytest.fixture

@@ -50,6 +50,9 @@ class Kernel:
     async def max_connections(self) -> int:
         return 0
 
+    async def count(self) -> int:
+        return 0
+
     async def readings(self) -> AsyncGenerator[Reading | None, None]:
         async for reading in self._receive:
             yield reading

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from conntrack_entries import connection
 
-from flowjoin.api import Pod, PolicyRule, Service, ServicePort
+from flowjoin.api import Egress, Pod, PolicyRule, Service, ServicePort
 from flowjoin_conntrack._metadata import Classifier, FlowType, MissingRule, rule_ids
 from flowjoin_conntrack._verdict import DROP, REJECT, Verdict
 
@@ -79,6 +79,19 @@ def test_where_antrea_only_enforces_policies_a_flow_is_within_a_node_or_between_
         assert found is not None
         kinds.append(found.flow_type)
     assert kinds == [FlowType.INTRA_NODE, FlowType.INTER_NODE, FlowType.INTER_NODE]
+
+
+def test_only_what_goes_outside_has_an_egress() -> None:
+    class Egresses:
+        def egress(self, pod: Pod, at: float | None = None) -> Egress | None:
+            return Egress(name=f"of-{pod.name}")
+
+    found = classifier(egresses=Egresses())(connection("10.10.0.2", "8.8.8.8").pack())
+    assert found is not None
+    assert found.out_through == Egress(name="of-two")
+    inside = classifier(egresses=Egresses())(connection("10.10.0.2", "10.10.0.3").pack())
+    assert inside is not None
+    assert inside.out_through is None
 
 
 def test_pods_of_other_nodes_are_not_named_for_their_own_node_does() -> None:
@@ -231,3 +244,22 @@ def test_a_connection_without_a_start_began_when_it_was_seen() -> None:
     assert found is not None
     kept.with_late_rules(found, row, 7.0)
     assert asked == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("rule_id", [0, 200])  # none, and one that no look-up knows
+@pytest.mark.parametrize("label", [300, 200])
+def test_the_rule_that_let_pass_never_stands_in_for_the_one_that_denied(rule_id: int, label: int) -> None:
+    kept = classifier(pods_only=False)
+    passed = connection("192.0.2.9", "10.10.0.3", labels=bytes(12) + label.to_bytes(4, "big"))
+    found = kept.of_denied(passed, Verdict(direction="ingress", rule_id=rule_id))
+    assert found is not None
+    assert found.ingress == PolicyRule(policy_name="", policy_type=0, rule_action=DROP)
+    late = classifier(pods_only=False, policies=KnowsAll()).with_late_rules(found, passed.pack(), 5.0)
+    assert late.ingress is not None
+    assert late.ingress.rule_action == DROP
+    assert late.ingress.policy_name == ("policy-200" if rule_id else "")
+
+
+class KnowsAll(Lookups):
+    def rule(self, rule_id: int, generation: int = 0, at: float | None = None) -> PolicyRule | None:
+        return PolicyRule(policy_name=f"policy-{rule_id}", policy_type=2)

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 import trio
 from conntrack_entries import TIME_WAIT, connection
 
-from flowjoin.api import ConfigError, Duration, FlowBatch
+from flowjoin.api import ConfigError, Duration, FlowBatch, PluginError, Pod, PodLookup
 from flowjoin.testing import RecordingContext
+from flowjoin_conntrack import _dumper, policy_rules
 from flowjoin_conntrack._config import ConntrackConfig
 from flowjoin_conntrack._dumper import Portion
 from flowjoin_conntrack._entry import Connection
-from flowjoin_conntrack._source import open_source
+from flowjoin_conntrack._impairments import Impairments
+from flowjoin_conntrack._netlink import NetlinkError
+from flowjoin_conntrack._source import _set_parameters, open_source
 
 CONFIG = ConntrackConfig(
     poll_interval=Duration(5.0), active_timeout=Duration(5.0), idle_timeout=Duration(15.0), node="n"
@@ -28,6 +33,8 @@ class Table:
     def __init__(self, *connections: Connection) -> None:
         self.connections = list(connections)
         self.error: OSError | None = None
+        self.size = 262144
+        self.held = 0
         self.dumps = 0
 
     async def dump(self) -> AsyncGenerator[Portion, None]:
@@ -38,7 +45,10 @@ class Table:
         yield Portion(b"".join(one.pack() for one in self.connections), len(self.connections))
 
     async def max_connections(self) -> int:
-        return 0
+        return self.size
+
+    async def count(self) -> int:
+        return self.held
 
 
 async def next_row(batches: AsyncIterator[FlowBatch]) -> dict[str, object]:
@@ -104,6 +114,21 @@ async def test_what_goes_to_the_gateways_interface_is_left_out(autojump_clock, m
     assert seen == {"10.10.0.9", "10.10.0.8"}
 
 
+async def test_what_dashboards_of_antreas_agent_show_is_there_under_its_names(autojump_clock) -> None:
+    table = Table(connection(packets=3), connection("10.10.0.4", connection_id=8))
+    context = RecordingContext()
+    async with open_source(CONFIG, context, table):
+        figures = {context.others_names[name]: read() for name, read in context.gauges.items()}
+        assert figures == {
+            "antrea_agent_conntrack_total_connection_count": 2,
+            "antrea_agent_conntrack_max_connection_count": 262144,
+            "antrea_agent_conntrack_antrea_connection_count": 2,
+            "antrea_agent_denied_connection_count": 0,
+        }
+        assert len(context.histograms["poll_duration_seconds"].figures) == 1
+    assert context.others_names["poll_duration_seconds"] == "antrea_agent_conntrack_poll_cycle_duration_seconds"
+
+
 @pytest.mark.parametrize("after", range(12))
 async def test_it_ends_wherever_it_is_cancelled(autojump_clock, after: int) -> None:
     table = Table(connection(packets=3))
@@ -120,3 +145,107 @@ async def test_it_ends_wherever_it_is_cancelled(autojump_clock, after: int) -> N
                 async for _ in batches:
                     table.connections = [connection(packets=3 + table.dumps)]
     assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES])
+async def test_what_the_kernel_forbids_by_its_own_number_is_said_too(number: int) -> None:
+    table = Table()
+    table.error = NetlinkError(number, "Operation not permitted")
+    with pytest.raises(ConfigError, match="run with CAP_NET_ADMIN"):
+        async with open_source(CONFIG, RecordingContext(), table):
+            raise AssertionError("it opened")
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EPROTONOSUPPORT, errno.ENOENT])
+async def test_a_kernel_without_connection_tracking_is_named_and_may_get_it_later(number: int) -> None:
+    table = Table(connection(packets=3))
+    table.error = NetlinkError(number, "no")
+    with pytest.raises(OSError, match="has no connection tracking to be read; load nf_conntrack_netlink"):
+        async with open_source(CONFIG, RecordingContext(), table):
+            raise AssertionError("it opened")
+    table.error = None
+    async with open_source(CONFIG, RecordingContext(), table):
+        pass
+
+
+async def test_what_does_not_work_shows_in_the_health_while_it_does_not(autojump_clock) -> None:
+    table, context = Table(connection(packets=3)), RecordingContext()
+    table.size = 100
+    async with open_source(CONFIG, context, table) as batches, aclosing(batches):
+        assert context.impairments == []
+        table.error = OSError(5, "Input/output error")
+        await trio.sleep(12)
+        assert context.impairments == ["the connection tracking table cannot be read: [Errno 5] Input/output error"]
+        table.error, table.held = None, 95
+        await trio.sleep(6)
+        assert context.impairments[1:] == [
+            "",
+            "the connection tracking table is nearly full (95 of 100): what is new is dropped",
+        ]
+        table.held = 94
+        await trio.sleep(6)
+        assert context.impairments[3:] == [""]
+    assert context.counters["nearly_full_polls"].value == 1
+    assert context.counters["failed_polls"].value == 2
+
+
+async def test_problems_that_come_together_are_one_sentence(autojump_clock) -> None:
+    context = RecordingContext()
+    impairments = Impairments(context)
+    for name, problem in (("a", "one"), ("b", "two"), ("b", "two"), ("a", ""), ("a", ""), ("b", "")):
+        impairments.tell(name, problem)
+    assert context.impairments == ["one", "one; two", "two", ""]
+
+
+async def test_a_look_up_that_is_not_open_leaves_names_empty_and_the_source_open(autojump_clock) -> None:
+    class Closed:
+        def pod(self, address: str, at: float | None = None) -> Pod | None:
+            raise PluginError("the look-up is not open", plugin="kubernetes")
+
+    context = RecordingContext(lookups={PodLookup: Closed()})
+    async with open_source(CONFIG, context, Table(connection(packets=3))) as batches, aclosing(batches):
+        assert (await next_row(batches))["sourcePodName"] == ""
+        await trio.sleep(6)
+    assert context.counters["unanswered_lookups"].value >= 2
+
+
+@pytest.mark.parametrize("can_be_written", [True, False])
+def test_counters_and_times_are_switched_on_or_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_be_written: bool
+) -> None:
+    for name in ("nf_conntrack_acct", "nf_conntrack_timestamp"):
+        if can_be_written:
+            (tmp_path / name).write_text("0\n")
+    monkeypatch.setattr(_dumper, "_DIRECTORY", tmp_path)
+    missing = _dumper.unset_sysctls()
+    if can_be_written:
+        assert missing == []
+        assert (tmp_path / "nf_conntrack_acct").read_text() == "1"
+    else:
+        assert missing == ["net.netfilter.nf_conntrack_acct", "net.netfilter.nf_conntrack_timestamp"]
+        context = RecordingContext()
+        _set_parameters(context, Impairments(context))
+        assert context.events == ["kernel_parameters_not_set"]
+        assert context.counters["kernel_parameters_not_set"].value == 2
+        assert "net.netfilter.nf_conntrack_acct and net" in context.impairments[0]
+
+
+async def test_a_table_of_which_nothing_more_comes_is_a_poll_that_failed(autojump_clock) -> None:
+    class Silent(Table):
+        async def dump(self) -> AsyncGenerator[Portion, None]:
+            async with aclosing(super().dump()) as portions:
+                async for portion in portions:
+                    yield portion
+            if self.dumps > 1:
+                await trio.sleep_forever()
+
+    context = RecordingContext()
+    async with open_source(CONFIG, context, Silent(connection(packets=3))) as batches, aclosing(batches):
+        await trio.sleep(96)
+        assert context.counters["failed_polls"].value == 1
+        assert "nothing came of the table for 90 s" in context.impairments[0]
+
+
+def test_opening_the_look_up_may_take_as_long_as_it_waits_for_an_answer() -> None:
+    (made,) = policy_rules.flowjoin_lookup_types()
+    assert made.patience(policy_rules.PolicyRulesConfig(url="http://127.0.0.1/", timeout=Duration(30.0))) == 60.0

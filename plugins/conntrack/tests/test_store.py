@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +59,24 @@ def test_one_that_goes_on_is_exported_again_and_one_that_is_still_once_more() ->
     assert bench.store.next_expiry() is None
     bench.poll(41, connection(packets=11))
     assert bench.due(46) == [(EndReason.ACTIVE, 1)]
+
+
+def ends(bench: Bench, now: float) -> list[int]:
+    return [one.end for one in bench.store.expire(now, 100)]
+
+
+def test_a_row_ends_later_than_its_start_and_than_the_row_before() -> None:
+    """An aggregator takes nothing from a record that ends no later than what it knows of that side."""
+    bench = Bench()
+    start = 1000 * SECOND + SECOND // 2
+    bench.poll(1000.6, connection(packets=3, start=start))
+    assert ends(bench, 1005.6) == [1001]  # it was seen in the second of its start
+    bench.poll(1005.7, connection(packets=4, start=start))
+    assert ends(bench, 1010.7) == [1005]
+    bench.store.saw_event(
+        connection(packets=5, start=start, stop=1005 * SECOND + 800).pack(), 1010.8, 1005 * SECOND + 900, is_over=True
+    )
+    assert ends(bench, 1010.8) == [1006]  # and not 1005 again, which was told
 
 
 def test_a_still_connection_whose_state_changes_is_active() -> None:
@@ -320,6 +339,27 @@ def test_an_end_that_was_told_is_exported_at_once_and_no_late_row_brings_it_back
     assert len(bench.store) == 0
 
 
+def test_what_began_and_ended_between_polls_is_held_until_it_is_exported_and_no_longer() -> None:
+    bench = Bench()
+    bench.poll(0)
+    for number in range(100):
+        row = connection(connection_id=number, packets=1).pack()
+        bench.store.saw_event(row, 1.0, SECOND, is_over=False)
+        bench.store.saw_event(row, 2.0, 2 * SECOND, is_over=True)
+    assert len(bench.store) == 100
+    assert bench.due(2) == [(EndReason.END_OF_FLOW, 1)] * 100
+    assert len(bench.store) == 0
+    assert bench.due(100) == []
+
+
+def test_a_closed_connection_is_held_until_the_kernel_tells_its_end() -> None:
+    bench = Bench()
+    bench.poll(0, connection(packets=3, tcp_state=TIME_WAIT))
+    assert bench.due(5) == [(EndReason.END_OF_FLOW, 3)]
+    bench.store.saw_event(connection(packets=3).pack(), 6.0, 6 * SECOND, is_over=True)
+    assert (len(bench.store), bench.due(100)) == (0, [])
+
+
 def test_the_end_of_what_is_nobodys_leaves_nothing() -> None:
     bench = Bench(lambda _row: None)
     bench.store.saw_event(connection().pack(), 0.0, 0, is_over=False)
@@ -397,3 +437,67 @@ def test_the_deltas_of_a_connection_add_up_to_what_was_seen_of_it(given_steps: l
     assert sums == seen
     assert all(count <= 1 for count in ends.values())
     assert len(bench.store) == 0 or bench.store.next_expiry() is None
+
+
+told = st.lists(
+    st.tuples(
+        st.sampled_from(["begin", "count", "end", "poll", "half a poll", "wait"]), st.integers(0, 2), st.integers(1, 12)
+    ),
+    max_size=60,
+)
+
+
+@given(told, st.booleans())
+@settings(deadline=None)
+def test_with_events_all_that_was_counted_is_told_once_and_each_end_once(
+    given_steps: list[tuple[str, int, int]], id_is_given_again: bool
+) -> None:
+    bench = Bench()
+    now, generation = 0.0, 0
+    alive: dict[int, Connection] = {}
+    seen: dict[tuple[int, int], int] = {}
+    sums: dict[tuple[int, int], int] = {}
+    ends: dict[tuple[int, int], int] = {}
+
+    def event(one: Connection, *, is_over: bool) -> None:
+        bench.store.saw_event(one.pack(), now, int(now * SECOND), is_over=is_over)
+
+    def end(port: int) -> None:
+        one = alive.pop(port)
+        seen[port, one.mark] = one.packets
+        event(replace(one, stop=int(now * SECOND) + 1), is_over=True)
+
+    def export() -> None:
+        for one in bench.store.expire(now, 1000):
+            key = Connection.unpack(one.row).source_port, Connection.unpack(one.row).mark
+            sums[key] = sums.get(key, 0) + delta(one)
+            ends[key] = ends.get(key, 0) + (one.reason is EndReason.END_OF_FLOW)
+
+    for what, port, number in given_steps:
+        now += 0.5
+        if what == "begin" and port not in alive:
+            generation += 1
+            identity = 7 if id_is_given_again else generation
+            alive[port] = connection(source_port=port, connection_id=identity, start=generation, mark=generation)
+            event(replace(alive[port], start=0), is_over=False)
+        elif what == "count" and port in alive:
+            alive[port] = replace(alive[port], packets=alive[port].packets + number)
+        elif what == "end" and port in alive:
+            end(port)
+        elif what == "poll":
+            bench.poll(now, *alive.values())
+        elif what == "half a poll":
+            list(bench.store.begin_poll(now, int(now * SECOND)))
+            list(bench.store.see(b"".join(one.pack() for one in list(alive.values())[:1])))
+        else:
+            now += number
+        export()
+    for port in list(alive):
+        end(port)
+    now += 100
+    export()
+    assert sums == seen
+    assert ends == dict.fromkeys(seen, 1)
+    bench.poll(now)
+    bench.poll(now + 1)
+    assert len(bench.store) == 0

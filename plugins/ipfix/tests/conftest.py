@@ -17,6 +17,7 @@ from typing import Any
 import ipfix_collector
 import pytest
 import trio
+from held_port import HeldPort
 from ipfix_collector import Collector
 
 
@@ -36,7 +37,8 @@ class CollectorProcess:
     """A collector that shares neither tasks nor descriptors with the test."""
 
     def __init__(self, **settings: Any) -> None:
-        self._settings = settings
+        self._held = None if settings.get("protocol") == "udp" else HeldPort()
+        self._settings = {**settings, "port": self._held.number if self._held else 0}
         self._process = self._started()
         self.port = self._settings["port"] = int(self._answer())
 
@@ -75,6 +77,8 @@ class CollectorProcess:
             self._process.kill()
             self._process.wait()
         self._close()
+        if self._held is not None:
+            self._held.close()
 
     def say(self, command: str) -> str:
         assert self._process.stdin is not None

@@ -83,11 +83,6 @@ def test_what_cannot_be_together_is_refused(settings: dict[str, Any], problem: s
         IpfixConfig(address="collector", **settings)
 
 
-def test_a_certificate_needs_its_key() -> None:
-    with pytest.raises(ValueError, match="together"):
-        TlsConfig(certificate=Path("client.pem"))
-
-
 def test_a_name_that_no_certificate_can_have_is_refused() -> None:
     for name in (".example", "a b", "a..b"):
         with pytest.raises(ValueError, match="is no name that a certificate can have"):
@@ -99,8 +94,8 @@ REFUSED = [
     ("address: host, protocol: TCP", "exporters[0].protocol", 'must be tcp, udp or tls, not "TCP"'),
     ("address: host, protocol: tls, tls: {caa: x}", "exporters[0].tls.caa", 'did you mean "ca"?'),
     ("address: host, protocol: tls, tls: {ca: []}", "exporters[0].tls.ca", "must be"),
-    ("address: host, protocol: tls, tls: {key: x}", "exporters[0].tls", "certificate and key are given together"),
-    ("address: host, protocol: tls, tls: {certificate: x}", "exporters[0].tls", "and key are given together"),
+    ("address: host, protocol: tls, tls: {certificate: []}", "exporters[0].tls.certificate", "must be"),
+    ("address: host, protocol: tls, tls: {key: x}", "exporters[0].tls", "tls.key is given without tls.certificate"),
     ("address: host, protocol: tls, tls: {serverName: .x}", "exporters[0].tls", "no name that a certificate can have"),
     ("address: host, protocol: tls, tls: {minVersion: TLS12}", "exporters[0].tls.minVersion", "VersionTLS12 or"),
     ("address: host, protocol: tls, tls: {insecureSkipVerify: 1}", "exporters[0].tls.insecureSkipVerify", "true"),

@@ -108,8 +108,15 @@ async def test_who_is_slower_writes_nothing_and_is_told(hand: ClusterHand, store
     assert not await store.put(AUTHORITY, PAIR, held.version), "it was deleted meanwhile"
 
 
-async def test_labels_and_annotations_of_others_stay(hand: ClusterHand, store: ClusterCertificates) -> None:
-    metadata = {"name": PUBLISHED.value, "labels": {"team": "flows"}, "annotations": {"helm": "yes"}}
+async def test_what_others_wrote_about_an_object_stays(hand: ClusterHand, store: ClusterCertificates) -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "27d8ad47-6d28-4c5a-9d25-7d9b8a1f5e02"}
+    metadata = {
+        "name": PUBLISHED.value,
+        "labels": {"team": "flows"},
+        "annotations": {"helm": "yes"},
+        "ownerReferences": [owner],
+        "finalizers": ["flows.example/kept"],
+    }
     await hand.put("configmaps", {"metadata": metadata, "data": {}})
     held = await store.get(PUBLISHED)
     assert held is not None
@@ -117,6 +124,8 @@ async def test_labels_and_annotations_of_others_stay(hand: ClusterHand, store: C
     metadata = (await hand.read("configmaps", PUBLISHED.value))["metadata"]
     assert metadata["labels"] == {"team": "flows", "app": "flow-aggregator"}
     assert metadata["annotations"] == {"helm": "yes"}
+    assert [each["uid"] for each in metadata["ownerReferences"]] == [owner["uid"]]
+    assert metadata["finalizers"] == ["flows.example/kept"]
 
 
 @pytest.mark.parametrize("data", [None, {"tls.crt": "no base64!", "tls.key": 7}])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from kubernetes_objects import node, pod, service
 from kubernetes_stand_in import Fault, KubernetesStandIn, until
 
@@ -328,3 +329,20 @@ async def test_what_was_deleted_is_let_go_of_in_time_and_early_losses_are_counte
         server.delete("pods", "default", "two")
         await until(lambda: context.counters["deleted_forgotten_early"].value == 1)
         assert len(tables.pods) == 0
+
+
+async def test_watches_end_without_waiting_for_anything(
+    server: KubernetesStandIn, kubeconfig: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    """The clock stands still: what waited for a moment of it would wait for ever."""
+    config = KubernetesConfig(kubeconfig=kubeconfig)
+    async with open_tables(load_api(config), config, RecordingContext()):
+        await server.wait_watches(3)
+    await server.wait_watches(0)
+    await server.wait_connections(0)
+    async with trio.open_nursery() as nursery, open_tables(load_api(config), config, RecordingContext()):
+        await server.wait_watches(3)
+        server.stall = "/api/v1/pods"
+        await server.drop_connections()
+        nursery.cancel_scope.cancel()  # while it connects anew
+    await server.wait_connections(0)

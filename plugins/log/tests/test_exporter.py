@@ -52,7 +52,7 @@ def files_in(directory: Path, pattern: str = "*") -> list[Path]:
 
 
 async def until(condition: Any) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while not condition():  # noqa: ASYNC110 - a worker thread's file appears without any event
             await trio.sleep(0.001)
 

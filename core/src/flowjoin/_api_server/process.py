@@ -27,6 +27,7 @@ from flowjoin._api_server.access import Access
 from flowjoin._api_server.app import HttpApi, Scope
 from flowjoin._api_server.config import ApiServerConfig, ApiServerLimits
 from flowjoin._api_server.figures import Figures
+from flowjoin._api_server.places import Places
 from flowjoin._certificates.files import TlsSource
 from flowjoin._certificates.identity import identity_of
 from flowjoin._config.endpoint import Endpoint
@@ -52,6 +53,7 @@ class ApiServer:
         api: HttpApi,
         limits: ApiServerLimits,
         log: Logger,
+        count_cut: Callable[[str], object],
         tls: TlsSource | None = None,
     ) -> None:
         self._listeners = listeners
@@ -59,8 +61,8 @@ class ApiServer:
         self._limits = limits
         self._log = log
         self._tls = tls
-        self._connections = trio.CapacityLimiter(limits.connections)
-        self._streams: set[trio.SocketStream] = set()
+        self._count_cut = count_cut
+        self._places = Places(limits.connections, partial(count_cut, "silent"))
 
     @property
     def addresses(self) -> tuple[Endpoint, ...]:
@@ -80,45 +82,50 @@ class ApiServer:
         try:
             await trio.sleep_forever()
         finally:
-            for stream in self._streams:
-                stream.socket.close()  # wakes whoever waits for it, shielded or not
+            self._places.close()
 
     async def _accept(self, listener: trio.SocketListener, context: WorkerContext, nursery: trio.Nursery) -> None:
         while True:
-            place = object()
-            await self._connections.acquire_on_behalf_of(place)
-            stream: trio.SocketStream | None = None
             try:
                 stream = await listener.accept()
             except OSError as exc:
                 self._log.warning("api_accept_failed", problem=os.strerror(exc.errno or 0))
                 await trio.sleep(_ACCEPT_PAUSE_SECONDS)
-            finally:
-                if stream is None:
-                    self._connections.release_on_behalf_of(place)
-            if stream is not None:
-                self._streams.add(stream)
-                nursery.start_soon(self._serve, stream, place, context)
+                continue
+            try:
+                life = await self._places.take(stream)
+            except BaseException:
+                stream.socket.close()
+                raise
+            nursery.start_soon(self._serve, stream, life, context)
 
-    async def _serve(self, stream: trio.SocketStream, place: object, context: WorkerContext) -> None:
+    async def _serve(self, stream: trio.SocketStream, life: trio.CancelScope, context: WorkerContext) -> None:
+        life.deadline = trio.current_time() + self._limits.connection_seconds
         try:
-            served, identity = await self._shake_hands(stream)
-            if served is None:
-                return
-            patient = _PatientStream(served, stream.socket, self._limits)
-            config = _Config(self._limits, self._log)
-            answer = partial(self._answer, identity)
-            server = TCPServer(answer, config, context, ConnectionState({}), patient)  # type: ignore[arg-type]  # as much of a stream as it uses
-            with trio.move_on_after(self._limits.connection_seconds):
-                await server.run()
+            with life:
+                await self._talk(stream, context)
         except* (trio.ClosedResourceError, trio.BrokenResourceError):
             pass  # it left, or the end has come
         except* Exception as group:  # noqa: BLE001 - hypercorn's code, on what anybody sends
             self._log.error("api_connection_failed", exc_info=group)
         finally:
-            self._streams.discard(stream)
-            self._connections.release_on_behalf_of(place)
+            self._places.leave(stream)
             stream.socket.close()
+
+    async def _talk(self, stream: trio.SocketStream, context: WorkerContext) -> None:
+        served, identity = await self._shake_hands(stream)
+        if served is None:
+            return
+
+        def cut() -> None:
+            self._count_cut("slow")
+            self._places.end(stream)
+
+        patient = _PatientStream(served, stream.socket, self._limits, cut)
+        config = _Config(self._limits, self._log)
+        answer = partial(self._answer, stream, identity)
+        server = TCPServer(answer, config, context, ConnectionState({}), patient)  # type: ignore[arg-type]  # as much of a stream as it uses
+        await server.run()
 
     async def _shake_hands(
         self, stream: trio.SocketStream
@@ -142,10 +149,25 @@ class ApiServer:
             return secure, identity_of(secure.getpeercert() or None)
         return None, None
 
-    async def _answer(self, identity: str | None, scope: Scope, receive: Receive, send: Any, *_threads: object) -> None:
+    async def _answer(
+        self,
+        stream: trio.SocketStream,
+        identity: str | None,
+        scope: Scope,
+        receive: Receive,
+        send: Any,
+        *_threads: object,
+    ) -> None:
         """What hypercorn calls for each request; hypercorn's own types for it are wider than ours: Any."""
         if scope["type"] != "http":
             return  # a WebSocket, which hypercorn then refuses
+        self._places.asks(stream)
+        try:
+            await self._answer_http(identity, scope, receive, send)
+        finally:
+            self._places.is_answered(stream)
+
+    async def _answer_http(self, identity: str | None, scope: Scope, receive: Receive, send: Any) -> None:
         is_gone = False
 
         async def discard_body() -> None:
@@ -175,7 +197,7 @@ async def open_api_server(config: ApiServerConfig, figures: Figures, *, log: Log
     try:
         access = Access(config.access, log, clock=trio.current_time, bound=_in_time)
         api = HttpApi(figures, config.limits, give_way=_Turns().take, access=access, clock=trio.current_time)
-        yield ApiServer(listeners, api, config.limits, log, config.tls)
+        yield ApiServer(listeners, api, config.limits, log, figures.count_cut, config.tls)
     finally:
         for listener in listeners:
             listener.socket.close()
@@ -239,10 +261,12 @@ class _PatientStream:
         stream: trio.SocketStream | trio.SSLStream[trio.SocketStream],
         connected: trio.socket.SocketType,
         limits: ApiServerLimits,
+        cut: Callable[[], object],
     ) -> None:
         self._stream = stream
         self.socket = connected
         self._limits = limits
+        self._cut = cut
 
     async def receive_some(self, _max_octets: int) -> bytes | bytearray:
         return await self._stream.receive_some(self._limits.request_octets)
@@ -251,6 +275,7 @@ class _PatientStream:
         with trio.move_on_after(self._limits.send_seconds) as patience:
             await self._stream.send_all(data)
         if patience.cancelled_caught:
+            self._cut()
             self.socket.close()  # in the middle of the reply, which must not be taken for a whole one
             raise trio.BrokenResourceError("the client does not read")
 

@@ -30,6 +30,7 @@ __all__ = ["DirectoryStore", "open_authority"]
 T = TypeVar("T")
 
 SYNC_SECONDS: Final = 3600.0
+_LEAST_SECONDS: Final = 1.0  # from one sync to the next: whoever undoes what we write does not make us race
 _CONFLICT_SECONDS: Final = 0.2
 _MAX_CONFLICTS: Final = 20
 _FIRST_RETRY_SECONDS: Final = 1.0
@@ -121,6 +122,7 @@ class Authority:
         retry = _FIRST_RETRY_SECONDS
         await self._begin()
         while True:
+            next_at = trio.current_time() + _LEAST_SECONDS
             try:
                 await self.sync()
             except Exception as exc:  # noqa: BLE001 - the store may be a plugin's, which may fail in any way
@@ -137,6 +139,7 @@ class Authority:
                 except Exception as exc:  # noqa: BLE001 - as above
                     self._log.debug("certificates_unwatched", problem=f"{type(exc).__name__}: {exc}")
                     await trio.sleep(_LAST_RETRY_SECONDS)
+            await trio.sleep_until(next_at)
 
     async def sync(self) -> None:
         """Make anew what must be.
@@ -177,6 +180,8 @@ class Authority:
             self._current = await self._in_thread(partial(_server_tls, authority, self._names, now))
             self._used = authority.certificate
             self._log.info("certificate_replaced", names=list(self._names), expires=self._current.expires_text)
+            for path, remark in self._current.remarks:
+                self._log.warning("certificate_remark", path=path, problem=remark)
             self._is_ready.set()
         return True
 
@@ -196,4 +201,6 @@ class Authority:
 def _server_tls(authority: Pair, names: Sequence[str], now: datetime.datetime) -> ServerTls:
     pair = make_server(authority, name_of("server-certificate", now), now, names=names)
     material = TlsMaterial(certificate=pair.certificate, key=pair.key, client_ca=authority.certificate)
-    return ServerTls(context=server_context(material), expires=examine(material, now).expires)
+    examined = examine(material, now)
+    remarks = tuple((f"core/certificates.{part}", problem) for part, problem in examined.remarks)
+    return ServerTls(context=server_context(material), expires=examined.expires, remarks=remarks)

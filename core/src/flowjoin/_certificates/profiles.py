@@ -11,10 +11,11 @@ import ipaddress
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -24,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["VALIDITY", "Pair", "make_authority", "make_client", "make_server", "subject_alternative_name"]
+__all__ = ["VALIDITY", "Pair", "can_issue", "make_authority", "make_client", "make_server", "subject_alternative_name"]
 
 VALIDITY: Final = datetime.timedelta(days=365)
 _BACKDATED: Final = datetime.timedelta(hours=1)  # for clocks that are slow
@@ -33,6 +34,13 @@ _SERIAL_OCTETS: Final = 16
 _MAX_COMMON_NAME: Final = 64  # RFC 5280 appendix A.1: ub-common-name
 
 Entropy = Callable[[int], bytes]
+# An authority need not be of our making: who has one puts it where ours is kept.
+IssuingKey: TypeAlias = (
+    rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey
+)
+_ISSUING: Final = (
+    rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey, ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +103,11 @@ def make_client(
     return _issue(authority, name, now, validity, entropy, ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
 
+def can_issue(key: PrivateKeyTypes) -> bool:
+    """Whether certificates can be signed with it."""
+    return isinstance(key, _ISSUING)
+
+
 def subject_alternative_name(text: str) -> x509.GeneralName:
     """An address where it is one, else a DNS name.
 
@@ -127,7 +140,7 @@ def _issue(
 ) -> Pair:
     issuer = x509.load_pem_x509_certificate(authority.certificate)
     issuer_key = load_pem_private_key(authority.key, password=None)
-    assert isinstance(issuer_key, rsa.RSAPrivateKey), "an authority of ours"
+    assert isinstance(issuer_key, _ISSUING), "no other is taken for an authority"
     key = _new_key()
     builder = _builder(name, key, now, validity, entropy).issuer_name(issuer.subject)
     if alternatives is not None:
@@ -137,7 +150,9 @@ def _issue(
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
-    return _pair(builder.sign(issuer_key, SHA256()), key)
+    # EdDSA has its own digest (RFC 8410 section 3).
+    is_edwards = isinstance(issuer_key, ed25519.Ed25519PrivateKey | ed448.Ed448PrivateKey)
+    return _pair(builder.sign(issuer_key, None if is_edwards else SHA256()), key)
 
 
 def _builder(

@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from flowjoin._certificates.profiles import Pair
+from flowjoin._certificates.profiles import Pair, can_issue
 
 __all__ = ["authority_problem", "client_problem", "name_of", "pair_of"]
 
@@ -34,7 +34,10 @@ def authority_problem(held: Pair | None, now: datetime.datetime) -> str | None:
         is_authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except x509.ExtensionNotFound:
         is_authority = False
-    return None if is_authority else "it is no authority"
+    if not is_authority:
+        return "it is no authority"
+    assert held is not None, "it has a certificate"
+    return None if can_issue(load_pem_private_key(held.key, password=None)) else "its key can issue nothing"
 
 
 def client_problem(held: Pair | None, authority: Pair, now: datetime.datetime) -> str | None:

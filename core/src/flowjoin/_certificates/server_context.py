@@ -62,6 +62,8 @@ def server_context(
             context.load_verify_locations(cadata=material.client_ca.decode("ascii", "replace"))
         except (ssl.SSLError, ValueError) as exc:
             raise MaterialError("client_ca", f"is not taken by OpenSSL: {_words(exc)}") from exc
+        # What the operator trusts need not be the top of its chain: cert-manager's Secrets hold the issuer alone.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         # In a server OpenSSL asks for a certificate that is good for a client (extended key usage).
         context.verify_mode = ssl.CERT_OPTIONAL if may_be_nobody else ssl.CERT_REQUIRED
     return context

@@ -356,7 +356,7 @@ _TRANSLATIONS: Final[Mapping[str, tuple[str, Callable[[Section], dict[str, Plain
 
 # What those sections become: the exporters that most people mean.
 EXPORTER_TYPES: Final = frozenset(type_ for type_, _ in _TRANSLATIONS.values())
-TYPES: Final = EXPORTER_TYPES | {"conntrack", "kubernetes"}  # of all plugins that come from where this does
+TYPES: Final = EXPORTER_TYPES | {"conntrack", "kubernetes"}  # that Antrea's files are translated into
 
 
 def sinks_present(types: Collection[str]) -> dict[str, bool]:

@@ -242,6 +242,7 @@ class _Reading:
             "pollInterval": format_duration(poll),
             **{name: format_duration(seconds) for name, seconds in timeouts.items()},
             "podsOnly": True,
+            "fromExternal": True,
             "gatewayInterface": self._plain("hostGateway") or _DEFAULT_GATEWAY,
         }
         if values.protocol_filter is not None:

@@ -80,6 +80,10 @@ class PipelineFigures:
         documentation = "Requests answered by the HTTP API."
         self._pipeline.metrics.counter("api", "requests", documentation, path=path, status=str(status)).inc()
 
+    def count_cut(self, reason: str) -> None:
+        documentation = "Connections of the HTTP API closed on their clients, by reason."
+        self._pipeline.metrics.counter("api", "connections_cut", documentation, reason=reason).inc()
+
 
 def record_metrics(
     books: Books, compatibility: Compatibility, mode: Literal["Aggregate", "Proxy"], exporter_types: Iterable[str]

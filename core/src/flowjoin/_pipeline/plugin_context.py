@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar, cast
@@ -11,7 +11,7 @@ from typing import Final, TypeVar, cast
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._pipeline.lookups import Lookups
 from flowjoin._telemetry.metrics import Metrics
-from flowjoin.api._types import Counter, Logger
+from flowjoin.api._types import Counter, Histogram, Logger
 
 __all__ = ["InstanceContext"]
 
@@ -60,12 +60,22 @@ class InstanceContext:
         """Say that what is under way gets on, though it takes long; may be called in any thread."""
         self.tell_progress()
 
-    def counter(self, name: str, documentation: str) -> Counter:
+    def counter(self, name: str, documentation: str, *, also: str = "") -> Counter:
         """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""
+        return self.metrics.counter(self._component, name, documentation, also=also, name=self.name)
+
+    def gauge(self, name: str, documentation: str, read: Callable[[], float], *, also: str = "") -> None:
+        """A figure ``flowjoin_<plugin>_<name>`` that is read when metrics are asked for."""
+        self.metrics.gauge(self._component, name, documentation, read, also=also, name=self.name)
+
+    def histogram(self, name: str, documentation: str, bounds: Sequence[float], *, also: str = "") -> Histogram:
+        """A histogram ``flowjoin_<plugin>_<name>``."""
+        return self.metrics.histogram(self._component, name, documentation, bounds, also=also, name=self.name)
+
+    @property
+    def _component(self) -> str:
         component = re.sub("[^a-z0-9]+", "_", self.plugin.lower()).strip("_")
-        if component in _OWN_COMPONENTS:
-            component += "_plugin"
-        return self.metrics.counter(component, name, documentation, name=self.name)
+        return f"{component}_plugin" if component in _OWN_COMPONENTS else component
 
     def lookup(self, protocol: Callable[..., ProtocolT]) -> ProtocolT:
         """What provides a look-up protocol."""

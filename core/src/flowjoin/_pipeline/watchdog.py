@@ -27,7 +27,7 @@ from flowjoin.api._types import Logger
 __all__ = ["EXIT_STALLED", "PluginNames", "Watchdog", "plugin_package"]
 
 EXIT_STALLED: Final = 1
-_SAYING_SECONDS: Final = 2.0  # standard error may be what everybody waits for
+_SAYING_SECONDS: Final = 10.0  # standard error may be what everybody waits for; or the machine is busy
 _OWN_PACKAGE: Final = "flowjoin"
 
 PluginNames = Callable[[], Mapping[str, str]]

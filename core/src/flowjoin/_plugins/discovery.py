@@ -93,8 +93,8 @@ def _what_to_do(name: str, installed: Collection[str]) -> str:
     if near is None:
         there = ", ".join(sorted(installed)) or "none"
         return (
-            f"is not installed, and flowjoin itself has none of that name; installed: {there}, which flowjoin plugins "
-            "shows; somebody else's is installed by the name of its distribution"
+            f"is not installed; installed: {there} (flowjoin plugins shows more); if there is such a plugin, "
+            f"its distribution is as a rule {_distribution_of(name)}"
         )
     is_there = "" if near in installed else f" (then: pip install {_distribution_of(near)})"
     return f"is not installed; did you mean {near!r}?{is_there}"

@@ -8,14 +8,19 @@ not meet.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-__all__ = ["Count", "Metrics", "counter_family", "gauge_family"]
+__all__ = ["Count", "Distribution", "Metrics", "counter_family", "gauge_family"]
+
+FigureT = TypeVar("FigureT")
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
@@ -43,27 +48,109 @@ class Count:
         self._value += amount
 
 
+class Distribution:
+    """How often a figure was at most so large."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """Take what separates the buckets.
+
+        Raises:
+            ValueError: the bounds do not rise.
+        """
+        self._bounds = tuple(bounds)
+        if list(self._bounds) != sorted(set(self._bounds)) or not self._bounds:
+            raise ValueError(f"the bounds of a histogram rise, and there is one at least, not {self._bounds}")
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, figure: float) -> None:
+        """Add one."""
+        self._counts[bisect_left(self._bounds, figure)] += 1
+        self._sum += figure
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Bound and how many were not above it, as Prometheus wants them."""
+        texts = [*map(str, map(float, self._bounds)), "+Inf"]
+        return list(zip(texts, itertools.accumulate(self._counts), strict=True))
+
+    @property
+    def sum(self) -> float:
+        return self._sum
+
+
+_Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class _Series(Generic[FigureT]):
+    """Figures of one name, by labels.
+
+    Attributes:
+        also: a name that others have for it; empty without one.
+    """
+
+    documentation: str
+    also: str
+    figures: dict[_Labels, FigureT] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> list[str]:
+        return [label for label, _ in next(iter(self.figures))]
+
+
 class Metrics:
-    """Counters, and the functions that read other parts' books."""
+    """Counters, gauges and histograms, and the functions that read other parts' books."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self._counts: dict[str, tuple[str, dict[tuple[tuple[str, str], ...], Count]]] = {}
+        self._counts: dict[str, _Series[Count]] = {}
+        self._gauges: dict[str, _Series[Callable[[], float]]] = {}
+        self._distributions: dict[str, _Series[Distribution]] = {}
         self._watched: list[Callable[[], Iterable[Metric]]] = []
         self.registry.register(self)
 
-    def counter(self, component: str, noun: str, documentation: str, **labels: str) -> Count:
+    def counter(self, component: str, noun: str, documentation: str, *, also: str = "", **labels: str) -> Count:
         """The counter ``flowjoin_<component>_<noun>_total`` with these labels; the same one each time.
+
+        Args:
+            also: a whole name under which the figure is given too, as a gauge.
 
         Raises:
             ValueError: a name breaks the naming rule, or the labels are not those of its other counters.
         """
-        name = _name(component, noun)
-        _, counts = self._counts.setdefault(name, (documentation, {}))
-        key = tuple(sorted(labels.items()))
-        if any([label for label, _ in other] != [label for label, _ in key] for other in counts):
-            raise ValueError(f"{name} has other labels elsewhere than {sorted(labels)}")
-        return counts.setdefault(key, Count())
+        series, key = _series(self._counts, component, noun, documentation, also, labels)
+        return series.figures.setdefault(key, Count())
+
+    def gauge(
+        self, component: str, noun: str, documentation: str, read: Callable[[], float], *, also: str = "", **labels: str
+    ) -> None:
+        """The gauge ``flowjoin_<component>_<noun>``, read when it is asked for; the last reader given counts.
+
+        Raises:
+            ValueError: as ``counter``.
+        """
+        series, key = _series(self._gauges, component, noun, documentation, also, labels)
+        series.figures[key] = read
+
+    def histogram(
+        self,
+        component: str,
+        noun: str,
+        documentation: str,
+        bounds: Sequence[float],
+        *,
+        also: str = "",
+        **labels: str,
+    ) -> Distribution:
+        """The histogram ``flowjoin_<component>_<noun>``; the same one each time.
+
+        Raises:
+            ValueError: as ``counter``; or the bounds do not rise.
+        """
+        series, key = _series(self._distributions, component, noun, documentation, also, labels)
+        return series.figures.setdefault(key, Distribution(bounds))
 
     def watch(self, read: Callable[[], Iterable[Metric]]) -> None:
         """Ask this function for metrics whenever metrics are asked for."""
@@ -75,14 +162,49 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks its collectors for."""
-        for name, (documentation, counts) in self._counts.items():
-            labels = [label for label, _ in next(iter(counts))]
-            family = CounterMetricFamily(name, documentation, labels=labels)
-            for key, count in counts.items():
-                family.add_metric([value for _, value in key], count.value)
-            yield family
-        for read in self._watched:
-            yield from read()
+        for name, counts in self._counts.items():
+            figures = {key: count.value for key, count in counts.figures.items()}
+            yield _filled(CounterMetricFamily(name, counts.documentation, labels=counts.labels), figures)
+            if counts.also:
+                yield _filled(GaugeMetricFamily(counts.also, counts.documentation, labels=counts.labels), figures)
+        for name, gauges in self._gauges.items():
+            figures = {key: read() for key, read in gauges.figures.items()}
+            for each in filter(None, (name, gauges.also)):
+                yield _filled(GaugeMetricFamily(each, gauges.documentation, labels=gauges.labels), figures)
+        for name, distributions in self._distributions.items():
+            for each in filter(None, (name, distributions.also)):
+                family = HistogramMetricFamily(each, distributions.documentation, labels=distributions.labels)
+                for key, found in distributions.figures.items():
+                    family.add_metric([value for _, value in key], found.buckets(), found.sum)
+                yield family
+        for read_books in self._watched:
+            yield from read_books()
+
+
+def _filled(
+    family: CounterMetricFamily | GaugeMetricFamily, figures: Mapping[_Labels, float]
+) -> CounterMetricFamily | GaugeMetricFamily:
+    for key, figure in figures.items():
+        family.add_metric([value for _, value in key], figure)
+    return family
+
+
+def _series(
+    known: dict[str, _Series[FigureT]],
+    component: str,
+    noun: str,
+    documentation: str,
+    also: str,
+    labels: Mapping[str, str],
+) -> tuple[_Series[FigureT], _Labels]:
+    name = _name(component, noun)
+    if also and not _NAME.fullmatch(also):
+        raise ValueError(f"{also!r} is no metric's name")
+    series = known.setdefault(name, _Series(documentation, also))
+    key = tuple(sorted(labels.items()))
+    if any([label for label, _ in other] != [label for label, _ in key] for other in series.figures):
+        raise ValueError(f"{name} has other labels elsewhere than {sorted(labels)}")
+    return series, key
 
 
 def counter_family(

@@ -21,6 +21,7 @@ __all__ = [
     "EnricherType",
     "Exporter",
     "ExporterType",
+    "Histogram",
     "Logger",
     "LookupType",
     "PluginContext",
@@ -46,6 +47,12 @@ class Counter(Protocol):
     """A number that only grows."""
 
     def inc(self, amount: float = 1) -> object: ...
+
+
+class Histogram(Protocol):
+    """Counts how often a figure was at most so large."""
+
+    def observe(self, figure: float) -> object: ...
 
 
 class PluginContext(Protocol):
@@ -105,8 +112,25 @@ class PluginContext(Protocol):
         """
         ...
 
-    def counter(self, name: str, documentation: str) -> Counter:
-        """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name."""
+    def counter(self, name: str, documentation: str, *, also: str = "") -> Counter:
+        """A counter ``flowjoin_<plugin>_<name>_total`` labelled with the instance's name.
+
+        Args:
+            also: a whole name that others' dashboards have for it; it is given under that too, as a gauge.
+        """
+        ...
+
+    def gauge(self, name: str, documentation: str, read: Callable[[], float], *, also: str = "") -> None:
+        """A figure ``flowjoin_<plugin>_<name>`` that goes up and down, read whenever metrics are asked for.
+
+        Args:
+            read: does not wait and does not fail; the reader of the instance that was opened last counts.
+            also: as for a counter.
+        """
+        ...
+
+    def histogram(self, name: str, documentation: str, bounds: Sequence[float], *, also: str = "") -> Histogram:
+        """A histogram ``flowjoin_<plugin>_<name>`` with buckets up to these bounds, which rise, and one beyond."""
         ...
 
     def lookup(self, protocol: Callable[..., ProtocolT]) -> ProtocolT:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast
@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from flowjoin.api import ConfigError, ElementRegistry
 from flowjoin.wire.registry import default_registry
 
-__all__ = ["LogLine", "RecordingContext", "RecordingCounter", "RecordingLogger"]
+__all__ = ["LogLine", "RecordingContext", "RecordingCounter", "RecordingHistogram", "RecordingLogger"]
 
 ProtocolT = TypeVar("ProtocolT")
 
@@ -59,6 +59,16 @@ class RecordingCounter:
         self.value += amount
 
 
+@dataclass(slots=True)
+class RecordingHistogram:
+    """Keeps every figure."""
+
+    figures: list[float] = field(default_factory=list)
+
+    def observe(self, figure: float) -> None:
+        self.figures.append(figure)
+
+
 @dataclass(slots=True, kw_only=True)
 class RecordingContext:
     """What the core would give, made of values a test chooses.
@@ -66,6 +76,9 @@ class RecordingContext:
     Attributes:
         lookups: what ``lookup`` gives for each protocol.
         counters: by name, as the plugin made them.
+        gauges: what reads them, by name.
+        histograms: by name.
+        others_names: what others call a counter, gauge or histogram, by its own name.
         impairments: what the plugin said of itself, in order; an empty text says that it works again.
         steps: how often it said that it gets on.
     """
@@ -79,6 +92,9 @@ class RecordingContext:
     registry: ElementRegistry = field(default_factory=default_registry)
     lookups: Mapping[type[object], object] = field(default_factory=dict)
     counters: dict[str, RecordingCounter] = field(default_factory=dict)
+    gauges: dict[str, Callable[[], float]] = field(default_factory=dict)
+    histograms: dict[str, RecordingHistogram] = field(default_factory=dict)
+    others_names: dict[str, str] = field(default_factory=dict)
     wants_pod_labels: bool = False
     impairments: list[str] = field(default_factory=list)
     steps: int = 0
@@ -91,11 +107,30 @@ class RecordingContext:
         """Count it."""
         self.steps += 1
 
-    def counter(self, name: str, documentation: str) -> RecordingCounter:
+    def counter(self, name: str, documentation: str, *, also: str = "") -> RecordingCounter:
         """The counter of that name; made at the first call."""
-        if not documentation:
-            raise ValueError(f"counter {name} says nothing about itself")
+        self._note("counter", name, documentation, also)
         return self.counters.setdefault(name, RecordingCounter())
+
+    def gauge(self, name: str, documentation: str, read: Callable[[], float], *, also: str = "") -> None:
+        """Keep what reads it."""
+        self._note("gauge", name, documentation, also)
+        self.gauges[name] = read
+
+    def histogram(
+        self, name: str, documentation: str, bounds: Sequence[float], *, also: str = ""
+    ) -> RecordingHistogram:
+        """The histogram of that name; made at the first call."""
+        self._note("histogram", name, documentation, also)
+        if list(bounds) != sorted(set(bounds)) or not bounds:
+            raise ValueError(f"the bounds of histogram {name} do not rise")
+        return self.histograms.setdefault(name, RecordingHistogram())
+
+    def _note(self, kind: str, name: str, documentation: str, also: str) -> None:
+        if not documentation:
+            raise ValueError(f"{kind} {name} says nothing about itself")
+        if also:
+            self.others_names[name] = also
 
     def lookup(self, protocol: Callable[..., ProtocolT]) -> ProtocolT:
         """What the test gave for the protocol."""

@@ -12,3 +12,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "flowjoin.configMap" -}}
 {{ default (printf "%s-configmap" .Values.nameOverride) .Values.existingConfigMap }}
 {{- end }}
+{{- define "flowjoin.agentLabels" -}}
+app: {{ .Values.agent.name }}
+app.kubernetes.io/name: flowjoin
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}

@@ -50,7 +50,11 @@ class InterruptiblePool:
 
         class _SecurePool(HTTPSConnectionPool):
             ConnectionCls = _Secure
-            urlopen = _PlainPool.urlopen
+
+            def urlopen(self, *arguments: Any, **named: Any) -> BaseHTTPResponse:  # the same, of another class
+                answer = super().urlopen(*arguments, **named)
+                answered()
+                return answer
 
         manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
 

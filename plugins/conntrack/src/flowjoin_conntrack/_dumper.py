@@ -31,6 +31,7 @@ _NETLINK_NETFILTER: Final = 12
 _SO_RCVBUFFORCE: Final = 33
 _RECEIVE_BUFFER: Final = 8 * 1024 * 1024
 LARGEST_DATAGRAM: Final = 32 * 1024  # the kernel makes none larger (netlink_dump)
+_DIRECTORY: Final = Path("/proc/sys/net/netfilter")
 _SYSCTLS: Final = ("nf_conntrack_acct", "nf_conntrack_timestamp")
 _ZONES_IN_KERNEL: Final = (6, 8)  # Linux releases from this one on leave out other zones by themselves
 
@@ -71,6 +72,10 @@ class Dumper(Protocol):
 
     async def max_connections(self) -> int:
         """The table's size; 0 where it is not told."""
+        ...
+
+    async def count(self) -> int:
+        """How many it holds, of whatever zone; 0 where it is not told."""
         ...
 
 
@@ -152,6 +157,10 @@ class NetlinkDumper:
         await trio.lowlevel.checkpoint()
         return read_number("nf_conntrack_max")
 
+    async def count(self) -> int:
+        await trio.lowlevel.checkpoint()
+        return read_number("nf_conntrack_count")
+
 
 class DefaultZoneFirst:
     """Two dumpers of one table, of which the first gives what the second's entries are understood by."""
@@ -170,6 +179,9 @@ class DefaultZoneFirst:
     async def max_connections(self) -> int:
         return await self._second.max_connections()
 
+    async def count(self) -> int:
+        return await self._second.count()
+
 
 def _release() -> tuple[int, ...]:
     numbers = os.uname().release.split("-")[0].split(".")[:2]
@@ -180,7 +192,7 @@ def unset_sysctls() -> list[str]:
     """Switch on counters and timestamps; the names of those that could not be."""
     missing = []
     for name in _SYSCTLS:
-        path = Path("/proc/sys/net/netfilter") / name
+        path = _DIRECTORY / name
         with suppress(OSError):
             if path.read_text(encoding="ascii").strip() != "1":
                 path.write_text("1", encoding="ascii")
@@ -192,6 +204,6 @@ def unset_sysctls() -> list[str]:
 def read_number(name: str) -> int:
     """Of ``/proc/sys/net/netfilter``; 0 where there is none."""
     try:
-        return int((Path("/proc/sys/net/netfilter") / name).read_text(encoding="ascii"))
+        return int((_DIRECTORY / name).read_text(encoding="ascii"))
     except (OSError, ValueError):
         return 0

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-from flowjoin.api import Pod, PodLookup, PolicyLookup, PolicyRule, Service, ServiceLookup, ServicePort
+from flowjoin.api import (
+    Egress,
+    EgressLookup,
+    PluginError,
+    Pod,
+    PodLookup,
+    PolicyLookup,
+    PolicyRule,
+    Service,
+    ServiceLookup,
+    ServicePort,
+)
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._external import External, ExternalCorrelator
 from flowjoin_conntrack._verdict import Direction, Verdict
 
 __all__ = ["Classifier", "FlowType", "Metadata", "address_text", "flow_type", "rule_ids"]
+
+P = ParamSpec("P")
+AnswerT = TypeVar("AnswerT")
 
 PROTOCOLS: Final = {"tcp": 6, "udp": 17, "sctp": 132}
 _WITH_SERVICES: Final = frozenset(PROTOCOLS.values())
@@ -49,6 +64,7 @@ class Metadata:
 
     Attributes:
         external: who began it outside the cluster, where the default zone knew.
+        out_through: the Egress of a flow to outside.
         missing: rules that the look-up did not know then; it may know them later.
     """
 
@@ -59,6 +75,7 @@ class Metadata:
     egress: PolicyRule | None = None
     flow_type: FlowType = FlowType.UNSPECIFIED
     external: External | None = None
+    out_through: Egress | None = None
     missing: tuple[MissingRule, ...] = ()
 
     @property
@@ -69,6 +86,9 @@ class Metadata:
         service, port = self.service
         name = f"{service.namespace}/{service.name}"
         return f"{name}:{port.name}" if port.name else name
+
+
+_PLAIN: Final = {kind: Metadata(flow_type=kind) for kind in FlowType}
 
 
 @functools.lru_cache(maxsize=16384)  # a Node's connections have few addresses
@@ -109,6 +129,7 @@ class Classifier:
     Attributes:
         gateways: addresses of this Node's gateway; they may come later than the first connections.
         external: finds who began what came from outside; None where that is not asked for.
+        unanswered: questions that a look-up could not be asked, for it was not open.
         seen_at: seconds since 1970, of what is being looked at: when a connection began that does not say so.
     """
 
@@ -125,6 +146,7 @@ class Classifier:
         pods: PodLookup | None,
         services: ServiceLookup | None,
         policies: PolicyLookup | None,
+        egresses: EgressLookup | None = None,
         network_policy_only: bool = False,
         external: ExternalCorrelator | None = None,
     ) -> None:
@@ -138,9 +160,11 @@ class Classifier:
         self._pods = pods
         self._services = services
         self._policies = policies
+        self._egresses = egresses
         self._network_policy_only = network_policy_only
         self.external = external
         self.seen_at: float | None = None
+        self.unanswered = 0
 
     def __call__(self, row: bytes) -> Metadata | None:
         connection = Connection.unpack(row)
@@ -192,10 +216,13 @@ class Classifier:
         # What was done is known even where the rule is not.
         kind = _KUBERNETES if verdict.is_implicit else 0
         rule = PolicyRule(policy_name="", policy_type=kind, rule_action=verdict.action)
+        # What denied it counts for its direction, whatever rule once let the connection pass.
+        missing = tuple(one for one in found.missing if one.direction != direction)
+        found = replace(found, missing=missing)
         found = replace(found, egress=rule) if is_egress else replace(found, ingress=rule)
         if not verdict.rule_id:
             return found
-        wanted = (*found.missing, MissingRule(direction, verdict.rule_id, verdict.action))
+        wanted = (*missing, MissingRule(direction, verdict.rule_id, verdict.action))
         return self._with_rules(found, wanted, connection.start / 1e9)
 
     def _of(
@@ -216,11 +243,14 @@ class Classifier:
             service=self._service(connection, at, is_external=external is not None),
             flow_type=FlowType.UNSPECIFIED if kind is FlowType.UNSUPPORTED else kind,
             external=external,
+            out_through=self._egress(kind, source_pod, at),
         )
         # A rule id in a connection's label is that of the rule that let it pass.
         labels: tuple[tuple[Direction, int], ...] = (("ingress", ingress), ("egress", egress))
         wanted = tuple(MissingRule(direction, number, _ALLOW) for direction, number in labels if number)
-        return self._with_rules(found, wanted, self.seen_at if at is None else at)
+        found = self._with_rules(found, wanted, self.seen_at if at is None else at)
+        plain = _PLAIN[found.flow_type]
+        return plain if found == plain else found  # a million connections without Pods need one
 
     def with_late_rules(self, known: Metadata, row: bytes, first_seen: float) -> Metadata:
         """What was known of a connection, with rules that are known by now: lists of them may be behind.
@@ -234,12 +264,12 @@ class Classifier:
         return self._with_rules(known, known.missing, start / 1e9 if start else first_seen)
 
     def _with_rules(self, found: Metadata, wanted: tuple[MissingRule, ...], at: float | None) -> Metadata:
-        if self._policies is None:
+        if self._policies is None or not wanted:
             return found
         rules: dict[str, PolicyRule] = {}
         missing = []
         for one in wanted:
-            rule = self._policies.rule(one.rule_id, at=at)
+            rule = self._answer(self._policies.rule, one.rule_id, at=at)
             if rule is None:
                 missing.append(one)
             else:
@@ -265,7 +295,7 @@ class Classifier:
 
     def _own_pod(self, address: str, at: float | None) -> Pod | None:
         """The Pod at an address, if it is of this Node."""
-        pod = None if self._pods is None else self._pods.pod(address, at)
+        pod = None if self._pods is None else self._answer(self._pods.pod, address, at)
         return pod if pod is not None and pod.node_name in ("", self._node) else None
 
     def _is_pod(self, address: str, pod: Pod | None) -> bool:
@@ -273,7 +303,7 @@ class Classifier:
             return True
         parsed = ipaddress.ip_address(address)
         return any(parsed in network for network in self._pod_networks) or (
-            self._pods is not None and self._pods.pod(address) is not None
+            self._pods is not None and self._answer(self._pods.pod, address) is not None
         )
 
     def _flow_type(
@@ -292,6 +322,11 @@ class Classifier:
             has_destination_pod=destination_pod is not None,
         )
 
+    def _egress(self, kind: FlowType, source_pod: Pod | None, at: float | None) -> Egress | None:
+        if self._egresses is None or kind is not FlowType.TO_EXTERNAL or source_pod is None:
+            return None
+        return self._answer(self._egresses.egress, source_pod, at)
+
     def _service(
         self, connection: Connection, at: float | None, *, is_external: bool
     ) -> tuple[Service, ServicePort] | None:
@@ -305,4 +340,13 @@ class Classifier:
         if not (is_external or (connection.mark & _SERVICE_MARK if self._pods_only else is_translated)):
             return None
         address = address_text(connection.original_destination, connection.family)
-        return self._services.service_by_address(address, connection.original_destination_port, connection.protocol, at)
+        port = connection.original_destination_port
+        return self._answer(self._services.service_by_address, address, port, connection.protocol, at)
+
+    def _answer(self, ask: Callable[P, AnswerT | None], *arguments: P.args, **named: P.kwargs) -> AnswerT | None:
+        """What a look-up says; nothing while it is not open, for then it knows as much as one that has no answer."""
+        try:
+            return ask(*arguments, **named)
+        except PluginError:
+            self.unanswered += 1
+            return None

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 import trio
 
-from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
+from flowjoin.api import ConfigError, EgressLookup, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials, LogSource, open_log
-from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, unset_sysctls
+from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, Portion, unset_sysctls
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource, open_events
 from flowjoin_conntrack._external import ExternalCorrelator
+from flowjoin_conntrack._figures import Figures
 from flowjoin_conntrack._gateway import addresses_of
+from flowjoin_conntrack._impairments import Impairments
 from flowjoin_conntrack._metadata import PROTOCOLS, Classifier, Metadata
 from flowjoin_conntrack._netlink import MessageKind
 from flowjoin_conntrack._store import ConnectionStore, Export, Timeouts
@@ -30,7 +33,12 @@ ProtocolT = TypeVar("ProtocolT")
 _ROWS: Final = 256  # of one batch: some milliseconds
 _EVENTS: Final = 64  # taken in one go
 _OVS_SECONDS: Final = 60  # after which ovs-appctl gives up
+_SILENCE_SECONDS: Final = 90.0  # in the middle of a table; longer than any tool takes
 _SOONEST_POLL: Final = 1.0  # after the one before
+# Without ctnetlink the kernel knows no such request, without netfilter no such socket, and there is no such file.
+_NOT_THERE: Final = (errno.EINVAL, errno.EPROTONOSUPPORT, errno.ENOENT)
+_UNSET: Final = "Kernel parameters that connections' counters and times need, and that could not be switched on."
+_NEARLY_FULL: Final = 0.95
 _TICK: Final = 0.1  # exports that fall due together go together
 
 
@@ -41,6 +49,9 @@ async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> Asy
     Raises:
         ConfigError: the table cannot be read here.
     """
+    impairments = Impairments(context)
+    if config.dumper != "ovs-appctl":
+        _set_parameters(context, impairments)
     dumper = await _open_dumper(config, context, config.zones)
     if config.from_external:
         dumper = DefaultZoneFirst(await _open_dumper(config, context, (0,)), dumper)
@@ -53,8 +64,18 @@ async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> Asy
         log = None
         if config.denied is not None:
             log = await stack.enter_async_context(open_log(config.denied, context))
-        async with open_source(config, context, dumper, events, log) as batches:
+        async with open_source(config, context, dumper, events, log, impairments) as batches:
             yield batches
+
+
+def _set_parameters(context: PluginContext, impairments: Impairments) -> None:
+    missing = unset_sysctls()
+    if not missing:
+        return
+    context.log.warning("kernel_parameters_not_set", parameters=missing, effect="no counters or no start times")
+    context.counter("kernel_parameters_not_set", _UNSET).inc(len(missing))
+    names = " and ".join(missing)
+    impairments.tell("parameters", f"{names} could not be set to 1: connections have no counters or no start times")
 
 
 async def _open_dumper(config: ConntrackConfig, context: PluginContext, zones: tuple[int, ...]) -> Dumper:
@@ -67,19 +88,24 @@ async def _open_dumper(config: ConntrackConfig, context: PluginContext, zones: t
         if not dumper.has_counters:
             context.log.warning("no_counters", cause="Open vSwitch's data path in user space counts nothing")
         return dumper
-    missing = unset_sysctls()
-    if missing:
-        context.log.warning("kernel_parameters_not_set", parameters=missing, effect="no counters or no start times")
     return ProcDumper(zones) if config.dumper == "proc" else NetlinkDumper(zones)
 
 
 @contextmanager
 def _refusal(context: PluginContext) -> Iterator[None]:
+    """Around the first look at the table: what the operator must mend is said in words."""
     try:
         yield
-    except PermissionError as exc:
-        problem = f"the connection tracking table cannot be read: {exc}; run with CAP_NET_ADMIN"
-        raise ConfigError(problem, path=context.name) from exc
+    except OSError as exc:
+        if exc.errno in (errno.EPERM, errno.EACCES):
+            problem = f"the connection tracking table cannot be read: {exc}; run with CAP_NET_ADMIN"
+            raise ConfigError(problem, path=context.name) from exc
+        if exc.errno in _NOT_THERE:
+            problem = (
+                "this kernel has no connection tracking to be read; load nf_conntrack_netlink, or nf_conntrack for proc"
+            )
+            raise OSError(exc.errno, problem) from exc  # once it is loaded, the next attempt succeeds
+        raise
 
 
 @asynccontextmanager
@@ -89,6 +115,7 @@ async def open_source(
     dumper: Dumper,
     events: EventSource | None = None,
     log: LogSource | None = None,
+    impairments: Impairments | None = None,
 ) -> AsyncIterator[AsyncIterator[FlowBatch]]:
     """Read the table once, then for ever.
 
@@ -98,7 +125,15 @@ async def open_source(
     classifier = _classifier(config, context)
     timeouts = Timeouts(active=config.active, idle=config.idle, stale=config.stale)
     denials = None if log is None else Denials(log, context, timeouts, classifier)
-    source = _Source(config, context, ConnectionStore(timeouts, classifier), dumper, classifier, denials)
+    source = _Source(
+        config,
+        context,
+        ConnectionStore(timeouts, classifier),
+        dumper,
+        classifier,
+        denials,
+        impairments or Impairments(context),
+    )
     with _refusal(context):
         await source.poll()  # what cannot be read is said at once
     async with trio.open_nursery() as nursery:
@@ -133,9 +168,21 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
         pods=optional(PodLookup),
         services=optional(ServiceLookup),
         policies=optional(PolicyLookup),
+        egresses=optional(EgressLookup),
         network_policy_only=config.network_policy_only,
         external=ExternalCorrelator() if config.from_external else None,
     )
+
+
+async def _next_portion(portions: AsyncGenerator[Portion, None]) -> Portion | None:
+    """None at the end of the table.
+
+    Raises:
+        OSError: it cannot be read, or nothing more comes of it.
+    """
+    with trio.move_on_after(_SILENCE_SECONDS):
+        return await anext(portions, None)
+    raise OSError(errno.ETIMEDOUT, f"nothing came of the table for {_SILENCE_SECONDS:g} s")
 
 
 class _Source:
@@ -149,6 +196,7 @@ class _Source:
         dumper: Dumper,
         classifier: Classifier,
         denials: Denials | None,
+        impairments: Impairments,
     ) -> None:
         self._config = config
         self._context = context
@@ -159,12 +207,18 @@ class _Source:
         self._changed = trio.Event()
         self._denials = denials
         self._is_behind = trio.Event()
+        self._impairments = impairments
         self._polls = context.counter("polls", "Times the connection tracking table was read.")
         self._failures = context.counter("failed_polls", "Times it could not be read, or not whole.")
         self._entries = context.counter("entries", "Entries read of the table.")
         self._events = context.counter("events", "Beginnings and ends that the kernel told.")
         self._unreadable = context.counter("unreadable_lines", "Lines of a dump that made no sense.")
+        self._unanswered = context.counter("unanswered_lookups", "Questions while a look-up was not open.")
+        self._nearly_full = context.counter("nearly_full_polls", "Times the table was found nearly full.")
         self._lost_events = context.counter("lost_events", "Times the kernel had more to tell than was read.")
+        self._figures = Figures(
+            context, held=lambda: len(store), denied=lambda: 0 if denials is None else len(denials.store)
+        )
 
     async def poll(self) -> None:
         """Read the table once; a portion at a time, so that the loop is not held.
@@ -172,21 +226,37 @@ class _Source:
         Raises:
             OSError: it cannot be read, or not whole; nothing is gone for that.
         """
+        began, entries = trio.current_time(), 0
         self._look_at_gateway()
         self._tick(trio.current_time(), time.time_ns())
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
         async with aclosing(self._dumper.dump()) as portions:
-            async for portion in portions:
+            while (portion := await _next_portion(portions)) is not None:
                 for _ in self._store.see(portion.rows):
                     await trio.lowlevel.checkpoint()
                 self._entries.inc(portion.entries)
+                entries += portion.entries
                 if portion.unreadable:
                     self._unreadable.inc(portion.unreadable)
         for _ in self._store.end_poll():
             await trio.lowlevel.checkpoint()
         self._polls.inc()
+        self._impairments.tell("poll", "")
+        await self._look_at_size(entries, began)
         self._wake()
+
+    async def _look_at_size(self, entries: int, began: float) -> None:
+        """A table that is full drops what is new, and nobody but the kernel's log says so."""
+        most = await self._dumper.max_connections()
+        held = max(entries, await self._dumper.count())
+        self._figures.polled(held, table_size=most, seconds=trio.current_time() - began)
+        problem = ""
+        if most and held >= _NEARLY_FULL * most:
+            problem = f"the connection tracking table is nearly full ({held} of {most}): what is new is dropped"
+            self._nearly_full.inc()
+            self._context.log.warning("table_nearly_full", connections=held, most=most)
+        self._impairments.tell("size", problem)
 
     def _look_at_gateway(self) -> None:
         """Its addresses may come after the first connections, and change."""
@@ -196,9 +266,15 @@ class _Source:
         found = addresses_of(interface)
         if not found:
             self._context.log.warning("gateway_without_address", interface=interface)
+        self._impairments.tell("gateway", "" if found else f"the gateway {interface} has no address, or is not there")
         self._classifier.gateways = found | frozenset(self._config.gateway_addresses)
 
+    def _count_unanswered(self) -> None:
+        self._unanswered.inc(self._classifier.unanswered)
+        self._classifier.unanswered = 0
+
     def _tick(self, now: float, wall: int) -> None:
+        self._count_unanswered()
         self._classifier.seen_at = wall / 1e9
         if self._classifier.external is not None:
             self._classifier.external.tick(now)
@@ -219,6 +295,7 @@ class _Source:
                 await self.poll()
             except OSError as exc:
                 self._failures.inc()
+                self._impairments.tell("poll", f"the connection tracking table cannot be read: {exc}")
                 self._context.log.warning("poll_failed", cause=str(exc), next_in=interval)
 
     async def listen_for_ever(self, events: EventSource) -> None:

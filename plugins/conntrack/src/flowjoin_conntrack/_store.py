@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import struct
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ _LOOKS: Final = 16  # at entries of the queue, for a row
 _NEW_SLICE: Final = 64  # connections whose metadata is looked up in one go
 _START: Final = slice(START_AT, START_AT + 8)
 _NONE: Final = bytes(8)
+_TIMES: Final = struct.Struct(">QQ")
+_SECOND: Final = 1_000_000_000
 
 
 class EndReason(IntEnum):
@@ -75,6 +78,8 @@ class Export(NamedTuple, Generic[MetaT]):
         before: the totals at the last export; zero at the first.
         last_seen: nanoseconds since 1970, of the poll or event that saw it last.
         first_seen: the same of the one that saw it first.
+        end: seconds since 1970 that the row ends at; later than its start and than the end of the row before, for
+            an aggregator takes nothing from a record that ends no later than what it knows.
     """
 
     row: bytes
@@ -84,6 +89,7 @@ class Export(NamedTuple, Generic[MetaT]):
     is_first: bool
     meta: MetaT
     first_seen: int = 0
+    end: int = 0
 
 
 class ConnectionStore(Generic[MetaT]):
@@ -108,6 +114,7 @@ class ConnectionStore(Generic[MetaT]):
         self._tickets = array("Q")
         self._active_deadlines = array("d")
         self._exported_at = array("d")
+        self._told_ends = array("Q")
         self._queue: list[tuple[float, int, int]] = []  # due, ticket, slot
         self._retries: list[tuple[float, int, int, float]] = []  # when, ticket, slot, waited until then
         self._unlooked: list[tuple[int, int]] = []  # ticket, slot: due, but not looked at since they were exported
@@ -235,8 +242,10 @@ class ConnectionStore(Generic[MetaT]):
             self._tickets.append(0)
             self._active_deadlines.append(0.0)
             self._exported_at.append(0.0)
+            self._told_ends.append(0)
         self._metas[slot] = meta = self._classify(row)
         self._exported_at[slot] = self._now
+        self._told_ends[slot] = 0
         if meta is None:
             self._table.set_flags(slot, LEFT_OUT)
             self._left_out += 1
@@ -270,25 +279,35 @@ class ConnectionStore(Generic[MetaT]):
 
     def _end(self, slot: int) -> None:
         """An event told its end: there is nothing to wait for."""
-        if self._table.flags(slot) & LEFT_OUT:
+        flags = self._table.flags(slot)
+        if flags & LEFT_OUT or (flags & READY and not self._is_polling):
             self._forget(slot)
             return
-        self._table.set_flags(slot, GONE)
-        if not self._table.flags(slot) & READY:
-            self._enqueue(slot, self._now)
+        if flags & READY:
+            self._table.set_flags(slot, GONE)
+            return
+        self._table.set_flags(slot, GONE | QUEUED)
+        self._active_deadlines[slot] = self._now
+        self._tickets[slot] = ticket = next(self._ticket)
+        self._overdue.append((ticket, slot))
 
     def _end_identity(self, slot: int) -> None:
         """Another connection has its identity: this one is over, and exported if it waits for that."""
-        if self._table.flags(slot) & LEFT_OUT:
-            self._forget(slot)
-        else:
+        if self._table.flags(slot) & QUEUED:
             self._table.detach(slot)
+        else:
+            self._forget(slot)
 
     def _enqueue(self, slot: int, deadline: float) -> None:
         self._table.set_flags(slot, QUEUED)
         self._active_deadlines[slot] = deadline
         self._tickets[slot] = ticket = next(self._ticket)
         heapq.heappush(self._queue, (self._due(slot), ticket, slot))
+
+    @property
+    def _is_polling(self) -> bool:
+        """Whether rows may come that were read before what events told."""
+        return self._poll != self._whole_poll
 
     def _is_present(self, slot: int) -> bool:
         return not self._table.flags(slot) & GONE and self._table.seen_in(slot) >= self._whole_poll
@@ -309,12 +328,15 @@ class ConnectionStore(Generic[MetaT]):
         assert meta is not None, "what is nobody's is never queued"
         first_seen, last_seen = self._table.seen(slot)
         before = Counters(*self._table.before(slot))
-        export = Export(row, before, reason, last_seen, not flags & EXPORTED, meta, first_seen)
+        self._told_ends[slot] = end = max(_end_of(row, first_seen, last_seen), self._told_ends[slot] + 1)
+        export = Export(row, before, reason, last_seen, not flags & EXPORTED, meta, first_seen, end)
         self._table.exported(slot)
         self._exported_at[slot] = now
         if is_over:
             self._table.set_flags(slot, READY, QUEUED)
             self._tickets[slot] = 0
+            if flags & GONE and not self._is_polling:
+                self._forget(slot)  # no poll that began before its end can bring it back
         elif reason is EndReason.IDLE or self._table.changed_at(slot) + self._timeouts.idle <= now:
             self._table.set_flags(slot, 0, QUEUED)
             self._tickets[slot] = 0
@@ -337,6 +359,12 @@ class ConnectionStore(Generic[MetaT]):
         self._table.free(slot)
         self._metas[slot] = None
         self._tickets[slot] = 0
+
+
+def _end_of(row: bytes, first_seen: int, last_seen: int) -> int:
+    """Seconds since 1970, of the last sign of life; the second after the start for what is shorter."""
+    start, stop = _TIMES.unpack_from(row, START_AT)
+    return max((stop or last_seen) // _SECOND, (start or first_seen) // _SECOND + 1)
 
 
 def _is_another(row: bytes, known: bytes) -> bool:

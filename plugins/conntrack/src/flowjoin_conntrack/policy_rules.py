@@ -159,4 +159,9 @@ async def _open(config: PolicyRulesConfig, context: PluginContext) -> AsyncItera
 @hookimpl
 def flowjoin_lookup_types() -> list[LookupType]:
     """Hand over the type that ``type: policy_rules`` stands for."""
-    return [LookupType("policy_rules", PolicyRulesConfig, (PolicyLookup,), _open, api_version=1)]
+    return [LookupType("policy_rules", PolicyRulesConfig, (PolicyLookup,), _open, api_version=1, patience=_patience)]
+
+
+def _patience(config: PolicyRulesConfig) -> float:
+    """Opening waits for one answer."""
+    return 2 * float(config.timeout)

@@ -1,9 +1,9 @@
 """Exporter plugin: an Exporting Process (RFC 7011) that sends flows to a collector, as IPFIX or JSON."""
 
 from flowjoin.api import ExporterType, hookimpl
+from flowjoin_ipfix._check import check
 from flowjoin_ipfix._config import IpfixConfig, TlsConfig, patience
 from flowjoin_ipfix._exporter import open_ipfix
-from flowjoin_ipfix._tls import check
 
 __all__ = ["IpfixConfig", "TlsConfig", "flowjoin_exporter_types"]
 

@@ -95,7 +95,7 @@ class TlsConfig:
 
     ca: Annotated[Path | None, "PEM file of the authorities to trust; without it the system's"] = None
     certificate: Annotated[Path | None, "PEM file of our certificate and its chain, for mutual TLS"] = None
-    key: Annotated[Path | None, "PEM file of the certificate's key, not encrypted"] = None
+    key: Annotated[Path | None, "its key, PEM, not encrypted; default: in the same file"] = None
     server_name: Annotated[str, "the name the collector's certificate must have; empty: the host of address"] = ""
     min_version: Annotated[Literal["VersionTLS12", "VersionTLS13"], "the oldest version to speak"] = "VersionTLS12"
     insecure_skip_verify: Annotated[bool, "take any certificate: anybody in between can read and change flows"] = False
@@ -106,8 +106,8 @@ class TlsConfig:
     def __post_init__(self) -> None:
         if self.from_lookup and (self.ca, self.certificate, self.key) != (None, None, None):
             raise ValueError("fromLookup stands in place of ca, certificate and key; leave one or the other out")
-        if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key are given together or not at all")
+        if self.key is not None and self.certificate is None:
+            raise ValueError("tls.key is given without tls.certificate; name the certificate's PEM file too")
         if self.server_name and not _is_name(self.server_name):
             raise ValueError(f'serverName: "{self.server_name[:100]}" is no name that a certificate can have')
 

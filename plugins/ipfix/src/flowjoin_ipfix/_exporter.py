@@ -17,7 +17,6 @@ from typing import Final
 import trio
 
 from flowjoin.api import (
-    ConfigError,
     EncodeError,
     Exporter,
     FlowBatch,
@@ -26,7 +25,8 @@ from flowjoin.api import (
     RetryableExportError,
 )
 from flowjoin.api.writers import rows_per_slice
-from flowjoin.wire import Template, encode_template_set
+from flowjoin.wire import Template
+from flowjoin_ipfix._check import has_switches, make_book, refuse_small_messages
 from flowjoin_ipfix._client import Connection, ConnectionLost
 from flowjoin_ipfix._config import IpfixConfig
 from flowjoin_ipfix._datagram import connect_datagram
@@ -46,7 +46,6 @@ _SLICE_ROWS: Final = 128  # written without compiled code: a few milliseconds
 _MAX_DATAGRAM: Final = 65507  # over IPv4
 _LONGEST_LINE: Final = 16 * 1024 * 1024  # JSON on a stream: a flow has a few dozen strings of 64 KiB at most
 _LINES_AT_ONCE: Final = 128
-_MESSAGE_HEADER_OCTETS: Final = 16
 _ROWS_NAMED: Final = 5
 
 
@@ -94,7 +93,8 @@ class _IpfixExporter:
         self._uncounted = context.counter("rows_uncounted", "Rows with counters of zero, for nobody counted")
         self._octets = context.counter("octets", "Octets sent, without headers of IP and transport")
         self._messages = context.counter("messages", "Messages sent; datagrams or groups of lines with JSON")
-        self._connections = context.counter("connections", "Connections made")
+        also = "antrea_agent_flow_collector_reconnection_count" if config.template == "agent" else ""
+        self._connections = context.counter("connections", "Connections made", also=also)
         self._losses = context.counter("connections_lost", "Connections that failed, or were never had")
 
     async def export(self, batch: FlowBatch) -> None:
@@ -264,7 +264,7 @@ class _IpfixExporter:
     def _fits(self, connection: Connection, template: Template, limit: int) -> bool:
         if not connection.is_stream and not self._config.max_ipfix_msg_size:
             return True  # in fragments
-        return len(encode_template_set([template])) + _MESSAGE_HEADER_OCTETS <= limit
+        return IpfixSession.definition_octets(template) <= limit
 
     def _writer(self, template: Template, limit: int) -> RowWriter:
         known = self._writers.get(template.template_id)
@@ -299,32 +299,13 @@ def _explained(refused: dict[int, str]) -> str:
 
 
 def _book(config: IpfixConfig, context: PluginContext) -> TemplateBook:
-    has_switches = context.compatibility != "antrea-2.3" and config.template != "agent"
-    if not has_switches and (not config.include_k8s_names or config.include_k8s_uids):
+    if not has_switches(config, context.compatibility) and (not config.include_k8s_names or config.include_k8s_uids):
         context.log.warning(
             "switches_without_effect",
             settings="includeK8sNames, includeK8sUIDs",
             cause="Antrea 2.3 and agents send names and no UUIDs",
         )
-    return TemplateBook(
-        context.registry,
-        config.template,
-        compatibility=context.compatibility,
-        names=config.include_k8s_names or not has_switches,
-        uids=config.include_k8s_uids and has_switches,
-        extra=config.include_extra_elements,
-    )
-
-
-def _refuse_small_messages(config: IpfixConfig, book: TemplateBook) -> None:
-    largest = max(
-        (len(encode_template_set([template])) + _MESSAGE_HEADER_OCTETS for template in book.templates), default=0
-    )
-    if config.record_format == "IPFIX" and 0 < config.max_ipfix_msg_size < largest:
-        raise ConfigError(
-            f"a Template of these flows has {largest} octets and fits into no Message of {config.max_ipfix_msg_size}",
-            path="maxIPFIXMsgSize",
-        )
+    return make_book(config, context.compatibility, context.registry)
 
 
 @asynccontextmanager
@@ -335,7 +316,7 @@ async def open_ipfix(config: IpfixConfig, context: PluginContext) -> AsyncIterat
         ConfigError: a file of TLS cannot be used, or no Template fits into a Message.
     """
     book = _book(config, context)
-    _refuse_small_messages(config, book)
+    refuse_small_messages(config, book)
     destination = Destination(config, context)
     await destination.check()
     if config.protocol == "tls" and config.tls is not None and config.tls.insecure_skip_verify:

@@ -46,6 +46,11 @@ class IpfixSession:
         """Octets of Data Records in a Message of at most so many octets."""
         return limit - _MESSAGE_HEADER_OCTETS - _SET_HEADER_OCTETS
 
+    @staticmethod
+    def definition_octets(template: Template) -> int:
+        """Octets of the Message that defines a Template."""
+        return _MESSAGE_HEADER_OCTETS + len(encode_template_set([template]))
+
     def definitions(self, templates: Iterable[Template], *, again: bool = False) -> list[bytes]:
         wanted = [template for template in templates if again or template.template_id not in self._defined]
         messages = [self._message(encode_template_set([template])) for template in wanted]

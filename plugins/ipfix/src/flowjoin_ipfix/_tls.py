@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flowjoin.api import ClientCredentials, ConfigError, ElementRegistry, tls
-from flowjoin_ipfix._config import IpfixConfig, TlsConfig
+from flowjoin.api import ClientCredentials, ConfigError, tls
+from flowjoin_ipfix._config import TlsConfig
 
-__all__ = ["check", "client_context"]
+__all__ = ["client_context"]
 
 _VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
@@ -35,17 +35,6 @@ def client_context(config: TlsConfig, credentials: ClientCredentials | None = No
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def check(config: IpfixConfig, _registry: ElementRegistry) -> None:
-    """What can be known before anything connects; what a look-up gives may come later.
-
-    Raises:
-        ConfigError: a file of ``tls`` is not what it should be.
-    """
-    settings = config.tls or TlsConfig()
-    if config.protocol == "tls" and not settings.from_lookup:
-        client_context(settings)
 
 
 def _context_of(credentials: ClientCredentials) -> ssl.SSLContext:

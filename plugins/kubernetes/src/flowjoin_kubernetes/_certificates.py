@@ -1,7 +1,7 @@
 """The certificates of flowjoin's own authority as objects of its namespace, where agents look for them.
 
 An update names the resource version that was read, so that of two replicas one is refused. What others have written
-into an object's labels and annotations stays. A watch of each object tells what others do to it.
+about an object (labels, annotations, owners, finalizers) stays. A watch of each object tells what others do to it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from flowjoin_kubernetes._object_watch import wait_object_change
 __all__ = ["ClusterCertificates"]
 
 _LABELS: Final = {"app": "flow-aggregator"}
+_OF_OTHERS: Final = ("labels", "annotations", "ownerReferences", "finalizers")
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
@@ -53,7 +54,7 @@ class ClusterCertificates:
         metadata = found.get("metadata") or {}
         version = str(metadata.get("resourceVersion") or "")
         self._seen[name] = version
-        self._metadata[name] = {key: metadata.get(key) or {} for key in ("labels", "annotations")}
+        self._metadata[name] = {key: metadata[key] for key in _OF_OTHERS if metadata.get(key)}
         data = {key: _octets(name, value) for key, value in (found.get("data") or {}).items()}
         return StoredCertificate(data=data, version=version)
 
@@ -66,10 +67,10 @@ class ClusterCertificates:
         """
         kept = self._metadata.get(name, {})
         metadata: dict[str, Any] = {
+            **kept,
             "name": name.value,
             "namespace": self._namespace,
             "labels": {**kept.get("labels", {}), **_LABELS},
-            "annotations": kept.get("annotations", {}),
         }
         manifest: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         if name is CertificateObject.AUTHORITY_CERTIFICATE:

@@ -204,7 +204,7 @@ def _tls_context(configuration: Configuration) -> ssl.SSLContext:
 def _object(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise HttpTrouble(f"the server's answer is no JSON: {exc}") from exc
     if not isinstance(value, dict):
         raise HttpTrouble("the server's answer is no object")

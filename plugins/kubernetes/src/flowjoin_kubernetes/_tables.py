@@ -90,7 +90,7 @@ class Table(Generic[RecordT]):
                 self.store.delete(uid_of(manifest), self._wall())
             elif self._record_type.is_wanted(manifest):
                 self.store.put(self._record_type.of(manifest, self._wall()))
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             self._unreadable.inc()
 
     def delete(self, manifest: dict[str, Any]) -> None:

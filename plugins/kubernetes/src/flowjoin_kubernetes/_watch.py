@@ -214,7 +214,7 @@ class Watcher:
                 self._table.put(manifest)
                 if count % _ITEMS_PER_STEP == 0:
                     await trio.lowlevel.checkpoint()
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             raise HttpTrouble(f"the server's answer is no list: {exc}") from exc
         return count
 
@@ -262,7 +262,7 @@ class Watcher:
             if kind == "ERROR":
                 raise ApiError(int(manifest.get("code") or 0), str(manifest.get("message") or "no reason given"))
             version = str(manifest["metadata"]["resourceVersion"])
-        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as exc:
             raise HttpTrouble(f"an event of the watch cannot be read: {type(exc).__name__}: {exc}") from exc
         if kind in ("ADDED", "MODIFIED"):
             self._table.put(manifest)

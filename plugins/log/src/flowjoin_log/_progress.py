@@ -110,11 +110,6 @@ class Progress:
                 self._write(before, is_synced=False)
             raise
 
-    def abandon(self) -> None:
-        """What was being written is in no file, or is to stay where it is."""
-        if self._note.writing:
-            self._write(replace(self._note, writing="", stretches=()), is_synced=False)
-
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)

@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # b
 
 from flowjoin.api import Secret
 from flowjoin_s3._config import S3Config
-from flowjoin_s3._errors import field_of, header_of, status_of
+from flowjoin_s3._errors import field_of, header_of, status_of, without_user
 
 __all__ = ["Bucket", "Stopped"]
 
@@ -89,7 +89,7 @@ class Bucket:
     def endpoint(self) -> str:
         """What is talked to, for people."""
         of_environment = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        return self._config.endpoint_url or of_environment or "Amazon S3"
+        return without_user(self._config.endpoint_url or of_environment or "Amazon S3")
 
     def put(self, key: str, octets: bytes, content_type: str, stop: threading.Event) -> None:
         """Store an object whole: it is there when this returns, and never in part."""
@@ -210,8 +210,9 @@ class Bucket:
             answer = client.head_bucket(Bucket=self._config.bucket_name)
         except ClientError as exc:
             region = header_of(exc.response, "x-amz-bucket-region")
-            # 403: who may not look into the bucket may still be allowed to put objects there
-            if region or status_of(exc) == 403:
+            # 403: who may not look into the bucket may still be allowed to put objects there. 400: credentials that
+            # have expired, perhaps. An answer to a look has no body: the one to an object says what is wrong.
+            if region or status_of(exc) in (400, 403):
                 return region
             raise
         return header_of(answer, "x-amz-bucket-region")

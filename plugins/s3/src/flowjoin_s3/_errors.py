@@ -6,6 +6,7 @@ batch waits and comes again. Only an object that is too large for the server wil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +25,7 @@ from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 
 from flowjoin.api import ConfigError, PermanentExportError, RetryableExportError
 
-__all__ = ["S3_ERRORS", "Failure", "NoS3Error", "failure_of", "field_of", "header_of", "status_of"]
+__all__ = ["S3_ERRORS", "Failure", "NoS3Error", "failure_of", "field_of", "header_of", "status_of", "without_user"]
 
 
 class NoS3Error(Exception):
@@ -44,6 +45,7 @@ _BUSY: Final = frozenset({"SlowDown", "ServiceUnavailable", "InternalError", "Re
 _TOO_LARGE: Final = frozenset({"EntityTooLarge", "MaxMessageLengthExceeded"})
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "AllAccessDisabled"})
 _LONGEST_TEXT: Final = 300  # characters of the server's own words
+_USER: Final = re.compile(r"//[^/\s@]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,4 +151,9 @@ def _retry_after(exc: ClientError) -> float | None:
 
 
 def _short(exc: Exception) -> str:
-    return str(exc)[:_LONGEST_TEXT]
+    return without_user(str(exc))[:_LONGEST_TEXT]
+
+
+def without_user(text: str) -> str:
+    """Without user and password of any URL in it: those of the environment's endpoints and proxies may have some."""
+    return _USER.sub("//***@", text)

@@ -84,6 +84,23 @@ async def test_rows_that_an_earlier_run_left_have_waited_since_they_were_written
     assert second.books.lag >= 150
 
 
+async def test_once_what_an_earlier_run_left_is_gone_the_lag_is_that_of_the_rows_of_this_run(
+    tmp_path, autojump_clock
+) -> None:
+    first = SpoolBench(MemoryExporter().open, tmp_path / "audit", batching=Batching(interval=1000))
+    first.lane.offer(batch_of(1, 2))
+    await first.run_for(1)
+    second = SpoolBench(MemoryExporter([None, for_ever]).open, tmp_path / "audit", epoch=2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(second.lane.run)
+        await trio.sleep(50)
+        assert (second.books.delivered, second.books.lag) == (2, 0)
+        second.lane.offer(batch_of(3))
+        await trio.sleep(7)
+        assert (second.books.held, second.books.lag) == (1, 7)
+        nursery.cancel_scope.cancel()
+
+
 async def test_rows_of_open_batches_outlive_the_process(tmp_path, autojump_clock) -> None:
     batching = Batching(interval=1000)
     first = SpoolBench(MemoryExporter().open, tmp_path / "audit", batching=batching)
@@ -162,6 +179,31 @@ async def test_a_batch_that_was_cut_goes_on_with_the_parts_that_are_left(tmp_pat
         "0000000001.index",
         "0000000001.ipfix",
     ]
+
+
+async def test_the_parts_of_a_batch_that_is_no_longer_there_are_those_of_no_other_batch(
+    tmp_path, autojump_clock
+) -> None:
+    async def poison(batch) -> None:
+        if 3 in batch.column("octetDeltaCount"):
+            raise ValueError("three")
+        if 4 in batch.column("octetDeltaCount"):
+            await trio.sleep_forever()
+
+    first = SpoolBench(MemoryExporter([poison] * 100).open, tmp_path / "audit")
+    first.lane.offer(batch_of(1, 2, 3, 4))
+    await first.run_for(1000)
+    second = SpoolBench(MemoryExporter([for_ever]).open, tmp_path / "audit", epoch=2)
+    second.lane.offer(batch_of(5, 6, 7, 8))
+    await second.run_for(10)
+    for name in ("0000000001.index", "0000000001.ipfix"):
+        (tmp_path / "audit" / name).unlink()
+
+    again = MemoryExporter()
+    third = SpoolBench(again.open, tmp_path / "audit", epoch=3)
+    await third.run_for(10)
+    assert [numbers for _, _, numbers in again.calls] == [[5, 6, 7, 8]]
+    assert third.books.delivered == 4
 
 
 async def test_refused_rows_are_kept_as_dead_letters_with_the_reason(tmp_path) -> None:
