@@ -23,7 +23,8 @@ import trio.lowlevel
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import HealthTable
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBounds
 from flowjoin._pipeline.spool.settings import SpoolSettings
 from flowjoin._pipeline.spool.store import SpoolStore

@@ -21,7 +21,8 @@ from pipeline_fakes import MemoryLog
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import HealthTable
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.spool.row_layout import RowLayout
 from flowjoin._pipeline.spool.segment_format import FIRST_SCHEMA_ID, decode_piece, encode_piece
 from flowjoin._pipeline.spool.settings import SpoolSettings

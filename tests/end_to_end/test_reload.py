@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 from running_flowjoin import Program, Run, send
@@ -223,3 +226,51 @@ def test_reloads_under_load_lose_no_row_and_the_books_balance(run: Run, tmp_path
     assert sorted(moved) == sorted(everything)
     *_, books, _ = map(json.loads, program.text.splitlines())
     assert books["rows"] == len(everything)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_killed_in_the_middle_of_reloads_it_starts_again_and_doubles_and_loses_nothing_that_was_spooled(
+    run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "flowjoin.yaml"
+    rest = "activeFlowRecordTimeout: 1s\n"
+
+    def exporters(number: int) -> str:
+        always = log_to(tmp_path, "always")
+        others = [log_to(tmp_path, "moving", f"moving-{number % 3}")]
+        if number % 2:
+            others.append(log_to(tmp_path, "now-and-then", "sometimes"))
+        return text_of(tmp_path, ", ".join([always, *others]), rest)
+
+    path.write_text(exporters(0))
+    random = Random(20)
+    for life in range(5):
+        program, address = started(run, path)
+        before = len(rows(tmp_path / "always.csv"))
+        for number in range(1, 4):
+            send(address, TrafficConfig(flows=60, seed=10 * life + number))
+            if number == 3:
+                wait_until(lambda before=before: len(rows(tmp_path / "always.csv")) > before)
+            put(path, exporters(number))
+            program.process.send_signal(signal.SIGHUP)
+            if number < 3:
+                program.wait_line("configuration_reloaded")
+        time.sleep(random.uniform(0, 0.3))  # anywhere in the last one
+        program.process.kill()
+        program.process.communicate(timeout=60)
+    program, _ = started(run, path)
+
+    assert program.stop() == 0
+    assert "books_do_not_balance" not in program.text
+    everything = rows(tmp_path / "always.csv")
+    moved = [row for number in range(3) for row in rows(tmp_path / f"moving-{number}.csv")]
+    assert everything
+    assert len(set(everything)) == len(everything)
+    assert len(set(moved)) == len(moved)
+    assert not list((tmp_path / "state" / "spool").glob("*/*.ipfix"))

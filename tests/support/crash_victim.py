@@ -20,7 +20,8 @@ import trio.lowlevel
 from pipeline_fakes import MemoryLog
 
 from flowjoin._pipeline.health import HealthTable
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.settings import SpoolSettings
 from flowjoin._pipeline.spool.store import SpoolStore

@@ -13,7 +13,8 @@ from pipeline_fakes import (
 )
 
 from flowjoin._pipeline.health import HealthTable, State
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds
 from flowjoin.api import Batching
 

@@ -12,7 +12,8 @@ import trio
 from pipeline_fakes import MemoryLog, Opener
 
 from flowjoin._pipeline.health import HealthTable, State
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBooks
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.settings import SpoolSettings

@@ -19,8 +19,9 @@ from pipeline_fakes import (
 )
 
 from flowjoin._pipeline.health import HealthTable, State
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
 from flowjoin._pipeline.lane_head import Part
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBounds
 from flowjoin._pipeline.lane_store import MemoryStore
 from flowjoin.api import Batching, ConfigError, RetryableExportError

@@ -11,7 +11,8 @@ from pipeline_fakes import MemoryExporter, MemoryLog, batch_of
 from spool_bench import at_once
 
 from flowjoin._pipeline.health import HealthTable
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds
 from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
 from flowjoin._pipeline.spool.settings import SpoolSettings

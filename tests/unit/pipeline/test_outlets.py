@@ -7,7 +7,8 @@ from pipeline_fakes import MemoryExporter, MemoryLog, batch_of
 
 from flowjoin._pipeline.enrichment import Enrichment
 from flowjoin._pipeline.health import HealthTable
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_keeper import LaneKeeper
 from flowjoin._pipeline.lane_queue import LaneBounds
 from flowjoin._pipeline.outlets import Outlets

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf
 
 import trio
 
@@ -28,31 +27,18 @@ from flowjoin._model.errors import ConfigError, PermanentExportError, PluginCont
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.health import Component
 from flowjoin._pipeline.lane_head import Part
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_lag import LaneLag
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds
 from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
+from flowjoin._pipeline.refusals import dead_letter_facts, refused_rows, wait_asked_for
 from flowjoin._pipeline.spool.settings import SpoolBounds
 from flowjoin._pipeline.supervisor import HangError, PluginFailure, keep_open, plugin_code, single_cause
 from flowjoin.api._types import Batching, Exporter, Logger
 
-__all__ = ["Lane", "LaneIdentity"]
+__all__ = ["Lane"]
 
 _UNKNOWN_FAILURES_BEFORE_CUT = 5
-_LONGEST_RETRY_AFTER = 3600.0  # a destination that asks for a year is asked again sooner
-_ROWS_NAMED = 10  # of a batch's dead letters, in the log
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneIdentity:
-    """Makes ids that never name other rows: the epoch differs at every start of an instance."""
-
-    instance_id: str
-    lane: str
-    epoch: int
-
-    def batch_id(self, sequence: int) -> str:
-        """The id of the lane's n-th batch."""
-        return f"{self.instance_id}/{self.lane}/{self.epoch}/{sequence}"
 
 
 class Lane:
@@ -353,24 +339,22 @@ class Lane:
 
     def _failed(self, part: Part, exc: Exception) -> float | None:
         """Note a failed ``export``; gives the seconds to wait, None to go on at once."""
-        match exc:
-            case RetryableExportError():
-                self._component.failed(exc)
-                self._failed_retryable(part)
-                pause = self._retry_pause(exc.retry_after)
-                self._log.warning("export_retried", batch=part.id, seconds=round(pause, 3), problem=said_by(exc))
-                return pause
-            case PermanentExportError() if self._are_rows_of(part, exc.rows):
-                refused = set(range(len(part)) if exc.rows is None else exc.rows)
-                self._store.settle(refused, said_by(exc))
-                self._succeeded()
-                if refused:
-                    self._log_dead_letters(part, refused, exc)
-                return None
-            case _:
-                self._component.failed(exc)
-                self._failed_unknown(part, exc)
-                return self._component.backoff.next()
+        refused = refused_rows(part, exc) if isinstance(exc, PermanentExportError) else None
+        if refused is not None:
+            self._store.settle(refused, said_by(exc))
+            self._succeeded()
+            if refused:
+                self._log.error("rows_dead_lettered", **dead_letter_facts(part, refused, exc))
+            return None
+        self._component.failed(exc)
+        if not isinstance(exc, RetryableExportError):
+            self._failed_unknown(part, exc)
+            return self._component.backoff.next()
+        self._failed_retryable(part)
+        pause, wish = self._component.backoff.next(), wait_asked_for(exc.retry_after)
+        pause = pause if wish is None else wish
+        self._log.warning("export_retried", batch=part.id, seconds=round(pause, 3), problem=said_by(exc))
+        return pause
 
     def _failed_retryable(self, part: Part) -> None:
         self._store.keep()
@@ -388,7 +372,7 @@ class Lane:
             self._log.error("export_failed", batch=part.id, is_cut=True, exc_info=exc)
         else:
             self._store.bury("".join(traceback.format_exception(exc)))
-            self._log_dead_letters(part, {0}, exc)
+            self._log.error("rows_dead_lettered", **dead_letter_facts(part, {0}, exc))
             self._room.unpark_all()
 
     def _interrupted(self, exc: Exception) -> None:
@@ -402,23 +386,6 @@ class Lane:
             self._failed_retryable(part)
         else:
             self._failed_unknown(part, exc)
-
-    def _retry_pause(self, retry_after: object) -> float:
-        pause = self._component.backoff.next()
-        # A plugin may copy what its destination wrote, a text too: only a number is a wish.
-        if not isinstance(retry_after, int | float) or not isfinite(retry_after) or retry_after < 0:
-            return pause
-        return min(retry_after, _LONGEST_RETRY_AFTER)
-
-    def _are_rows_of(self, part: Part, rows: Sequence[object] | None) -> bool:
-        return rows is None or all(isinstance(row, int) and 0 <= row < len(part) for row in rows)
-
-    def _log_dead_letters(self, part: Part, refused: set[int], exc: Exception) -> None:
-        facts: dict[str, object] = (
-            {"problem": said_by(exc)} if isinstance(exc, PermanentExportError) else {"exc_info": exc}
-        )
-        some = sorted(refused)[:_ROWS_NAMED]
-        self._log.error("rows_dead_lettered", batch=part.id, rows=len(refused), first_rows=some, **facts)
 
     async def _wait_for_rows(self) -> None:
         self._changed = trio.Event()

@@ -13,7 +13,8 @@ from flowjoin._config.plugin_settings import BoundPlugin
 from flowjoin._model.errors import ConfigError, PluginContractError
 from flowjoin._pipeline.health import HealthTable
 from flowjoin._pipeline.instances import Instances, asked
-from flowjoin._pipeline.lane import Lane, LaneIdentity
+from flowjoin._pipeline.lane import Lane
+from flowjoin._pipeline.lane_identity import LaneIdentity
 from flowjoin._pipeline.lane_queue import LaneBounds
 from flowjoin._pipeline.lane_store import LaneStore, MemoryStore
 from flowjoin._pipeline.lookups import Lookups

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 import trio
@@ -161,3 +162,31 @@ async def test_a_batch_whose_line_a_failed_write_left_behind_is_delivered_once(
         bench.lane.close()
     assert flat(exporter) == list(range(12))
     assert bench.books.damaged == 0
+
+
+async def test_a_directory_that_cannot_be_written_to_degrades_to_memory_and_recovers(tmp_path, autojump_clock) -> None:
+    class ReadOnlyDisk(FaultyDisk):
+        is_read_only = True
+
+        def create(self, path: Path) -> int:
+            if self.is_read_only:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+            return super().create(path)
+
+    disk, exporter = ReadOnlyDisk(), MemoryExporter()
+    bench = SpoolBench(exporter.open, tmp_path / "audit", disk=disk, batching=Batching(records=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(3):
+            bench.lane.offer(batch_of(number))
+            await trio.sleep(1)
+        assert flat(exporter) == [0, 1, 2], "what memory has is delivered"
+        assert (bench.spool_state, bench.books.spooled, bench.files) == (State.DEGRADED, 0, [])
+        assert bench.log.events("error") == ["spool_failed"]
+        disk.is_read_only = False
+        exporter.script = iter([for_ever])
+        await trio.sleep(5)
+        bench.lane.offer(batch_of(3))
+        await trio.sleep(1)
+        assert (bench.spool_state, bench.books.spooled) == (State.OK, 1)
+        nursery.cancel_scope.cancel()
