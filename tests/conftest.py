@@ -1,4 +1,4 @@
-"""What all tests share: how long Hypothesis looks, and where real programs are."""
+"""What all tests share: where real programs are, and the kernel's forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from compiled_kernel import require_compiled_kernel
-from hypothesis import HealthCheck, settings
 
 # A shell ignores SIGINT for what it runs in the background, and so would every program that the tests start and
 # interrupt; a handler of ours is not inherited.
@@ -18,14 +17,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).parents[1]
-
-# No deadline: the machine that runs the tests may be busy. By default the same examples each time, so that
-# a change is what makes a test fail; .ci/long asks for "long", which looks further and elsewhere each time.
-settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
-settings.register_profile(
-    "long", deadline=None, print_blob=True, max_examples=20_000, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def _installed_by_setup() -> set[str]:

@@ -7,6 +7,7 @@ Python's interpreter are one frame, for it does not say which function it runs; 
 from __future__ import annotations
 
 import html
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,10 @@ KERNEL_OR_C = (
     "_copy",
     "schedule",
 )
-RATE, SECONDS = 40_000.0, 5
+INTERPRETER = ("do_call_core", "do_mktuple", "free_list_items", "freechildren")
+COMPILED = re.compile(r"__pyx_.*?(?:_compiled|_recvmmsg)_(\d.*)")
+NUMBER = re.compile(r"_?\d+")
+RATE, SECONDS = 40_000.0, 15
 
 
 @dataclass
@@ -53,16 +57,16 @@ def stacks(lines: Iterable[str]) -> Iterable[list[str]]:
         elif names:
             found = names[::-1]
             if not any("Import" in name or "Pegen" in name for name in found):
-                yield [name for at, name in enumerate(found) if name != PYTHON or not at or found[at - 1] != PYTHON]
+                yield [name for at, name in enumerate(found) if not at or found[at - 1] != name]
             names = []
 
 
 def _readable(name: str) -> str:
-    if name.startswith("__pyx_"):
-        module, _, function = name.partition("_flowjoin_")[2].rpartition("_compiled_")
-        del module
-        return f"flowjoin: {(function or name.rpartition('_recvmmsg_')[2]).lstrip('0123456789')}"
-    if name.startswith(KERNEL_OR_C):
+    name = name.removesuffix(" (inlined)")
+    compiled = COMPILED.fullmatch(name)
+    if compiled is not None:  # Cython gives lengths or numbers before parts of a name
+        return "flowjoin: " + NUMBER.sub(".", compiled[1]).strip(".")
+    if name.startswith(KERNEL_OR_C) and name not in INTERPRETER:
         return name
     return PYTHON
 
@@ -122,7 +126,7 @@ def record(data: str) -> None:
     while len(messages) < RATE * SECONDS:
         messages += traffic.messages(0, receive_table.FLOWS, end, (0, 1))
         end += 10
-    command = ["perf", "record", "-o", data, "-F", "499", "--call-graph", "dwarf,16384", "--", sys.executable]
+    command = ["perf", "record", "-o", data, "-F", "997", "--call-graph", "dwarf,16384", "--", sys.executable]
     with subprocess.Popen(
         [*command, receive_table.__file__, "--receive", "udp", "compiled"],
         stdin=subprocess.PIPE,

@@ -12,7 +12,7 @@ import trio
 from broken_plugins import Config, KitContract, forgetting_a_socket, leaving_its_socket, one_at_a_time, opening
 
 from flowjoin._plugins.file_lookup import FileLookupConfig, flowjoin_lookup_types
-from flowjoin.api import LookupType, Node, PluginContext, Pod, PodLookup, PolicyRule, Service, ServicePort
+from flowjoin.api import Egress, LookupType, Node, PluginContext, Pod, PodLookup, PolicyRule, Service, ServicePort
 from flowjoin.testing import LookupConformance, LookupExample, lookup_checks
 from flowjoin.testing.lookup_checks import LookupSubject
 from flowjoin.testing.subject import CheckSkipped
@@ -170,6 +170,7 @@ class TestFileLookup(LookupConformance):
             "nodes: [{name: node-1, addresses: [192.0.2.1]}]\n"
             "services: [{namespace: shop, name: web, clusterAddresses: [10.96.0.9], ports: [{port: 80}]}]\n"
             "policies: [{rule: 7, policyName: allow-web}]\n"
+            "egresses: [{name: out, namespaces: [shop]}]\n"
         )
         return FileLookupConfig(path=path)
 
@@ -182,5 +183,6 @@ class TestFileLookup(LookupConformance):
             ("node_by_name", ("node-1", 5.0), Node(name="node-1", addresses=("192.0.2.1",))),
             ("service_by_address", ("10.96.0.9", 80, 6), (web, port)),
             ("rule", (7,), PolicyRule(policy_name="allow-web", policy_type=1)),
+            ("egress", (Pod(namespace="shop", name="web-1"),), Egress(name="out")),
         ]
         return [LookupExample(method=method, arguments=asked, answer=answer) for method, asked, answer in answers]

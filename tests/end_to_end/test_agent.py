@@ -97,10 +97,12 @@ class Processes:
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._logs: dict[str, IO[str]] = {}
 
-    def start(self, name: str, host: str, *command: str, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, name: str, host: str, *command: str, before: tuple[str, ...] = (), **environment: str
+    ) -> subprocess.Popen[str]:
         self._logs[name] = (self._folder / f"{name}.log").open("w")
         started = subprocess.Popen(
-            self._nodes.inside(host, sys.executable, *command),
+            self._nodes.inside(host, *before, sys.executable, *command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._logs[name],
@@ -136,17 +138,21 @@ class Processes:
 
 
 @pytest.fixture(scope="module")
-def told(nodes: TwoNodes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+def told(
+    nodes: TwoNodes, tmp_path_factory: pytest.TempPathFactory, require_program: Callable[[str], str]
+) -> Iterator[Told]:
     """All the traffic, once; the aggregator comes when the first agents' rows have waited for it."""
+    # As in the DaemonSet: root, with CAP_NET_ADMIN and nothing else.
+    with_one_right = (require_program("setpriv"), "--bounding-set", "-all,+net_admin", "--no-new-privs")
     folder = tmp_path_factory.mktemp("two-nodes")
     processes = Processes(nodes, folder)
     try:
-        yield ran(nodes, processes, folder)
+        yield ran(nodes, processes, folder, with_one_right)
     finally:
         processes.kill()
 
 
-def ran(nodes: TwoNodes, processes: Processes, folder: Path) -> Told:
+def ran(nodes: TwoNodes, processes: Processes, folder: Path, with_one_right: tuple[str, ...]) -> Told:
     files = configured(folder)
     traffic = str(Path(pod_traffic.__file__))
     for host in ("server", "neighbour", "outside"):
@@ -155,7 +161,7 @@ def ran(nodes: TwoNodes, processes: Processes, folder: Path) -> Told:
     for number in (1, 2):
         name = f"agent{number}"
         command = ("-m", "flowjoin", "agent", "-c", str(files[name]))
-        processes.start(name, f"node{number}", *command, NODE_NAME=f"node-{number}")
+        processes.start(name, f"node{number}", *command, before=with_one_right, NODE_NAME=f"node-{number}")
         processes.wait_said(name, "source_opened")
 
     client = processes.start("client", "client", traffic, "talk", json.dumps(PLAN))
@@ -344,6 +350,8 @@ def assert_told_truly(row: dict[str, Any], wires: Wires) -> None:
         assert destination == ("neighbour", "node-1", 1), row
     else:
         assert destination == ("", "", 3), row
+    egress = (row["egressName"], row["egressIP"], row["egressNodeName"])
+    assert egress == (("shop-out", "10.68.1.1", "node-1") if flow.destination == OUTSIDE else ("", "", "")), row
     cluster = row.get("destinationClusterIPv4") or row.get("destinationClusterIPv6")
     if row["destinationServicePortName"]:
         assert (row["destinationServicePortName"], cluster, row["destinationServicePort"]) in {

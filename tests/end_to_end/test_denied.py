@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from policy_server import PolicyServer
 
 GROUP = 7
 # As the guide has it: rules that log what they deny, to a group, with a prefix that says why.
@@ -65,11 +66,17 @@ for request in (
     asked.send(request)
     list(logged_packets(asked.recv(65536)))
 """
-LOOKUP = """
-policies:
-  - {rule: 7, policyName: no-discard, policyNamespace: shop, policyType: antrea, ruleName: udp}
-  - {rule: 8, policyName: no-discard, policyNamespace: shop, policyType: antrea, ruleName: tcp}
-"""
+POLICIES: list[dict[str, object]] = [
+    {
+        "rule": rule,
+        "generation": 1,
+        "policyName": "no-discard",
+        "policyNamespace": "shop",
+        "policyType": "antrea",
+        "ruleName": name,
+    }
+    for rule, name in ((7, "udp"), (8, "tcp"))
+]
 
 
 @pytest.fixture
@@ -98,13 +105,26 @@ def inside(require_program: Callable[[str], str]) -> Iterator[Callable[..., list
         subprocess.run([ip, "netns", "del", name], capture_output=True, check=False)
 
 
+@pytest.fixture(params=["file", "policy_rules"])
+def lookup(request: pytest.FixtureRequest, inside: Callable[..., list[str]], tmp_path: Path) -> Iterator[str]:
+    """An entry of ``lookups:`` that knows the rules, from a file or from a server in the namespace."""
+    server = PolicyServer(tmp_path)
+    server.write(*POLICIES)
+    if request.param == "file":
+        yield f"{{type: file, path: {tmp_path}/rules.json}}"
+    else:
+        with server.running(inside):
+            yield f'{{type: policy_rules, url: "{server.url}"}}'
+
+
 @pytest.mark.slow
-def test_denied_packets_become_flows_with_their_rule(inside: Callable[..., list[str]], tmp_path: Path) -> None:
-    (tmp_path / "cluster.yaml").write_text(LOOKUP)
+def test_denied_packets_become_flows_with_their_rule(
+    inside: Callable[..., list[str]], lookup: str, tmp_path: Path
+) -> None:
     config = tmp_path / "flowjoin.yaml"
     config.write_text(
         f"stateDirectory: {tmp_path}/state\napiServer: {{address: none}}\n"
-        f"lookups: [{{type: file, path: {tmp_path}/cluster.yaml}}]\n"
+        f"lookups: [{lookup}]\n"
         "sources:\n"
         "  - type: conntrack\n    activeTimeout: 1s\n    idleTimeout: 2s\n    pollInterval: 1s\n"
         f"    denied: {{group: {GROUP}, rules: [{{mark: 0x42, action: reject, direction: egress}}]}}\n"

@@ -176,7 +176,8 @@ def rights_of(account: str) -> set[tuple[str, str, str, str, str]]:
 def asked_by(deployed: Deployed, user: str) -> set[tuple[str, str, str, str, str]]:
     """The same of what the API server was asked for; all of it was allowed."""
     found = set()
-    for line in deployed.cluster.audit_log.read_text().splitlines():
+    whole, _, _being_written = deployed.cluster.audit_log.read_text().rpartition("\n")
+    for line in whole.splitlines():
         event = json.loads(line)
         if event["user"]["username"] != user or "objectRef" not in event:
             continue

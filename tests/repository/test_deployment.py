@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -198,3 +199,12 @@ def test_the_unit_is_one_that_systemd_understands(require_program, tmp_path, nam
     unit.write_text(text.replace("/opt/flowjoin/bin/flowjoin", sys.executable))
     ended = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "script", [DEPLOY / "render", DEPLOY / "container" / "build-from-debian"], ids=lambda path: path.name
+)
+def test_each_script_can_be_run_and_is_sh(script):
+    assert os.access(script, os.X_OK)
+    assert script.read_text(encoding="utf-8").startswith("#!/bin/sh\n")
+    subprocess.run(["sh", "-n", str(script)], check=True)

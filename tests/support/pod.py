@@ -162,6 +162,8 @@ class Pod:
             self._run("-n", self._name, "link", "set", "lo", "up")
             yield
         finally:
+            # By itself it would go some time after the namespace, and be in the way of the next one.
+            subprocess.run([self._ip, "link", "del", outer], capture_output=True, check=False)
             self._run("netns", "del", self._name)
 
     def start(self, template: Mapping[str, Any], api_server: tuple[str, int]) -> Program:

@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,10 +48,10 @@ class PolicyServer:
             (self.directory / "mode").unlink()
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        process = subprocess.Popen(
-            [sys.executable, __file__, str(self.directory), *self._tls], stdout=subprocess.PIPE, text=True
-        )
+    def running(self, inside: Callable[..., list[str]] = lambda *words: list(words)) -> Iterator[None]:
+        """Inside, it answers; the command may be made one that runs elsewhere, as in a namespace."""
+        command = inside(sys.executable, __file__, str(self.directory), *self._tls)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None
             self.url = f"{self._scheme}://127.0.0.1:{int(process.stdout.readline())}/rules"

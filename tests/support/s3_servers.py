@@ -69,6 +69,7 @@ class Server:
         self.ca = ca
         self.port = ports[0].number
         self.patience = _PATIENCE
+        self._client: Any = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -81,7 +82,7 @@ class Server:
         self._process = subprocess.Popen(
             self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
         )
-        client = client_of(self.url, ca=self.ca)
+        client = self.client()
         deadline = time.monotonic() + self.patience
         while True:
             try:
@@ -114,7 +115,10 @@ class Server:
             self.start()
 
     def client(self) -> Any:
-        return client_of(self.url, ca=self.ca)
+        """Always the same, which takes long to make; closed, it has no connections, and opens new ones when asked."""
+        if self._client is None:
+            self._client = client_of(self.url, ca=self.ca)
+        return self._client
 
 
 def weed(directory: Path, *, certificate: tuple[Path, Path, Path] | None = None) -> Server:

@@ -56,6 +56,7 @@ pods:
 services:
   - {namespace: shop, name: web, clusterAddresses: [10.96.0.10, "fd96::10"],
      ports: [{name: http, port: 80, protocol: tcp}, {name: dns, port: 53, protocol: udp}]}
+egresses: [{name: shop-out, address: 10.68.1.1, node: node-1, namespaces: [shop]}]
 policies:
   - {rule: 1, policyName: let-in, policyNamespace: shop, policyType: kubernetes, ruleAction: allow}
   - {rule: 3, policyName: not-out, policyNamespace: shop, policyType: antrea, ruleName: refuse, ruleAction: reject}

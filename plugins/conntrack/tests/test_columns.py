@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from conntrack_entries import connection, packed
 
-from flowjoin.api import AddressFamily, FlowOrigin, Pod, PolicyRule, Service, ServicePort
+from flowjoin.api import AddressFamily, Egress, FlowOrigin, Pod, PolicyRule, Service, ServicePort
 from flowjoin.wire.registry import default_registry
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._metadata import FlowType, Metadata
@@ -100,3 +100,13 @@ def test_a_connection_without_a_start_began_when_it_was_seen() -> None:
 def test_a_data_path_without_counters_has_no_such_columns() -> None:
     (batch,) = BatchMaker(default_registry(), node="here", has_counters=False).batches([export()])
     assert not [name for name in batch.schema.names if name.endswith("Count")]
+
+
+def test_a_flow_to_outside_tells_its_egress() -> None:
+    meta = Metadata(
+        flow_type=FlowType.TO_EXTERNAL, out_through=Egress(name="out", uid=UID, address="203.0.113.9", node_name="n2")
+    )
+    (batch,) = BatchMaker(default_registry(), node="here").batches([export(meta=meta), export()])
+    names = ("egressName", "egressIP", "egressNodeName", "egressUUID")
+    rows = [[row[name] for name in names] for row in batch.to_dicts()]
+    assert rows == [["out", "203.0.113.9", "n2", UID.replace("-", "")], ["", "", "", "0" * 32]]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from conntrack_entries import connection
 
-from flowjoin.api import Pod, PolicyRule, Service, ServicePort
+from flowjoin.api import Egress, Pod, PolicyRule, Service, ServicePort
 from flowjoin_conntrack._metadata import Classifier, FlowType, MissingRule, rule_ids
 from flowjoin_conntrack._verdict import DROP, REJECT, Verdict
 
@@ -79,6 +79,19 @@ def test_where_antrea_only_enforces_policies_a_flow_is_within_a_node_or_between_
         assert found is not None
         kinds.append(found.flow_type)
     assert kinds == [FlowType.INTRA_NODE, FlowType.INTER_NODE, FlowType.INTER_NODE]
+
+
+def test_only_what_goes_outside_has_an_egress() -> None:
+    class Egresses:
+        def egress(self, pod: Pod, at: float | None = None) -> Egress | None:
+            return Egress(name=f"of-{pod.name}")
+
+    found = classifier(egresses=Egresses())(connection("10.10.0.2", "8.8.8.8").pack())
+    assert found is not None
+    assert found.out_through == Egress(name="of-two")
+    inside = classifier(egresses=Egresses())(connection("10.10.0.2", "10.10.0.3").pack())
+    assert inside is not None
+    assert inside.out_through is None
 
 
 def test_pods_of_other_nodes_are_not_named_for_their_own_node_does() -> None:

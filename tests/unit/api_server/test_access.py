@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from pipeline_fakes import MemoryLog
 
 from flowjoin._api_server.access import Access, AccessConfig
+from flowjoin._api_server.process import _in_time
 from flowjoin.api import Secret, User
 
 RIGHT = "s3cret-token"
@@ -175,3 +177,40 @@ async def test_a_review_that_fails_lets_nobody_in_and_is_not_remembered(tmp_path
     assert "the cluster is away" in str(guarded.log.facts("api_review_failed"))
     reviewer.failure = None
     assert await guarded.status("reader") == 200
+
+
+class Hanging(Reviewer):
+    """Knows whose token it is, and never says what they may."""
+
+    async def is_allowed(self, user: User, verb: str, path: str) -> bool:
+        await trio.sleep_forever()
+
+
+async def test_a_review_that_hangs_is_given_up_and_lets_nobody_in(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    guarded = Guarded(tmp_path, review=Hanging())
+    guarded.access._bound = _in_time
+    assert await guarded.status("reader") == 503
+    assert trio.current_time() == pytest.approx(10.0)
+    assert "TooSlowError" in str(guarded.log.facts("api_review_failed"))
+
+
+async def test_a_request_that_is_given_up_during_its_review_leaves_no_answer_behind(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    guarded = Guarded(tmp_path, review=Hanging())
+    with trio.move_on_after(1) as gone:
+        await guarded.status("reader")
+    assert gone.cancelled_caught
+    assert guarded.access._remembered == {}
+    guarded.access._config = AccessConfig(review=Reviewer())
+    assert await guarded.status("reader") == 200
+
+
+async def test_a_token_longer_than_any_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    reviewer = Reviewer()
+    guarded = Guarded(tmp_path, review=reviewer)
+    assert [await guarded.status("x" * size) for size in (16 * 1024, 1024 * 1024)] == [401, 401]
+    assert reviewer.asked == []
+    assert len(guarded.access._remembered) == 0

@@ -7,7 +7,7 @@ from pipeline_fakes import MemoryLog
 
 from flowjoin._plugins.file_lookup import FileLookup, FileLookupConfig, read_tables
 from flowjoin._plugins.loader import load_plugins
-from flowjoin.api import ConfigError, NodeLookup, PodLookup, PolicyLookup, ServiceLookup
+from flowjoin.api import ConfigError, Egress, EgressLookup, NodeLookup, Pod, PodLookup, PolicyLookup, ServiceLookup
 
 TEXT = """
 pods:
@@ -34,7 +34,7 @@ def lookup() -> FileLookup:
 
 
 def test_it_answers_every_protocol(lookup: FileLookup) -> None:
-    for protocol in (PodLookup, NodeLookup, ServiceLookup, PolicyLookup):
+    for protocol in (PodLookup, NodeLookup, ServiceLookup, PolicyLookup, EgressLookup):
         assert isinstance(lookup, protocol)
 
 
@@ -152,3 +152,22 @@ async def test_it_is_shipped_as_the_plugin_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"absent: cannot be read: No such file or directory$"):
         async with lookup_type.open(FileLookupConfig(path=tmp_path / "absent"), Context()):  # type: ignore[arg-type]
             pass
+
+
+EGRESSES = """
+egresses:
+  - {name: web, address: 203.0.113.9, node: node-2, namespaces: [shop], podLabels: {app: web},
+     until: "2026-01-02T00:00:00Z"}
+  - {name: shop, uid: 00112233-4455-6677-8899-aabbccddeeff, address: "2001:DB8::9", namespaces: [shop]}
+"""
+
+
+def test_a_pods_egress_is_the_first_that_is_for_its_namespace_labels_and_time() -> None:
+    lookup = FileLookup(read_tables(EGRESSES, "cluster.yaml"))
+    pod = Pod(namespace="shop", name="web-1", labels={"app": "web", "tier": "1"})
+    at = 1767311999.0  # a second before it ends
+    assert lookup.egress(pod, at) == Egress(name="web", address="203.0.113.9", node_name="node-2")
+    shop = Egress(name="shop", uid="00112233-4455-6677-8899-aabbccddeeff", address="2001:db8::9")
+    assert lookup.egress(pod, at + 1) == lookup.egress(pod) == shop
+    assert lookup.egress(Pod(namespace="shop", name="db-1"), at) == shop
+    assert lookup.egress(Pod(namespace="other", name="web-1", labels={"app": "web"}), at) is None

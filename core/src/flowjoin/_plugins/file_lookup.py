@@ -1,4 +1,4 @@
-"""The look-up ``file``: Pods, Nodes, Services and policies from a YAML or JSON file, for clusters seen from outside.
+"""The look-up ``file``: what is known of a cluster from a YAML or JSON file, where the cluster itself is not asked.
 
 ```yaml
 pods:
@@ -10,6 +10,8 @@ services:
   - {namespace: shop, name: web, clusterAddresses: [10.96.0.9], ports: [{name: http, port: 80, protocol: tcp}]}
 policies:
   - {rule: 7, policyName: allow-web, policyType: kubernetes, ruleAction: allow}
+egresses:
+  - {name: out, address: 203.0.113.9, node: node-2, namespaces: [shop], podLabels: {app: web}}
 ```
 
 An address that several Pods had in turn is told apart by time: ``from`` belongs to a Pod's time, ``until`` no more.
@@ -33,6 +35,8 @@ from flowjoin._config.nodes import read_document
 from flowjoin._model.errors import ConfigError
 from flowjoin.api._hookspecs import hookimpl
 from flowjoin.api._lookups import (
+    Egress,
+    EgressLookup,
     Node,
     NodeLookup,
     Pod,
@@ -165,6 +169,29 @@ class PolicyEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EgressEntry:
+    """An Egress, and whose connections leave through it."""
+
+    name: str
+    uid: str = ""
+    address: Address | None = None
+    node: str = ""
+    namespaces: Annotated[tuple[str, ...], "of the Pods; none means all"] = ()
+    pod_labels: Annotated[dict[str, str], "that the Pods have, all of them"] = field(default_factory=dict)
+    since: Annotated[Instant | None, Key("from"), "default: always"] = None
+    until: Annotated[Instant | None, "default: for ever"] = None
+
+    def is_for(self, pod: Pod, at: float | None) -> bool:
+        """Whether the Pod's connections left through it then."""
+        moment = inf if at is None else at
+        is_then = (self.since is None or self.since.seconds <= moment) and (
+            self.until is None or moment < self.until.seconds
+        )
+        is_there = not self.namespaces or pod.namespace in self.namespaces
+        return is_then and is_there and self.pod_labels.items() <= pod.labels.items()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
     """The file as a whole."""
 
@@ -172,13 +199,14 @@ class Tables:
     nodes: tuple[NodeEntry, ...] = ()
     services: tuple[ServiceEntry, ...] = ()
     policies: tuple[PolicyEntry, ...] = ()
+    egresses: tuple[EgressEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLookupConfig:
     """The keys under ``lookups: [{type: file, …}]``."""
 
-    path: Annotated[Path, "the file of pods, nodes, services and policies, YAML or JSON"]
+    path: Annotated[Path, "the file of pods, nodes, services, policies and egresses, YAML or JSON"]
 
 
 class _Timed(Generic[ValueT]):
@@ -219,6 +247,7 @@ class FileLookup:
         self._ports: _Timed[tuple[Service, ServicePort]] = _Timed()
         self._rules: dict[int, dict[int, PolicyRule]] = {}
         self._rules_in_force: _Timed[PolicyRule] = _Timed()
+        self._egresses = tables.egresses
         for entry in tables.pods:
             self._add_pod(entry)
         for node in tables.nodes:
@@ -264,6 +293,14 @@ class FileLookup:
         )
         self._rules.setdefault(entry.rule, {})[entry.generation] = rule
         self._rules_in_force.add(entry.rule, rule, entry.since, entry.until)
+
+    def egress(self, pod: Pod, at: float | None = None) -> Egress | None:
+        """The first of the file that is for the Pod."""
+        entry = next((one for one in self._egresses if one.is_for(pod, at)), None)
+        if entry is None:
+            return None
+        address = "" if entry.address is None else entry.address.text
+        return Egress(name=entry.name, uid=entry.uid, address=address, node_name=entry.node)
 
     def _add_pod(self, entry: PodEntry) -> None:
         pod = Pod(
@@ -332,7 +369,7 @@ async def _open(config: FileLookupConfig, context: PluginContext) -> AsyncIterat
 @hookimpl
 def flowjoin_lookup_types() -> list[LookupType]:
     """The one type."""
-    provides = (PodLookup, NodeLookup, ServiceLookup, PolicyLookup)
+    provides = (PodLookup, NodeLookup, ServiceLookup, PolicyLookup, EgressLookup)
     return [LookupType("file", FileLookupConfig, provides, _open, api_version=1)]
 
 

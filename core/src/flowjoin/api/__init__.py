@@ -28,6 +28,8 @@ from flowjoin.api._hookspecs import hookimpl
 from flowjoin.api._lookups import (
     ClientCredentials,
     ClientCredentialsLookup,
+    Egress,
+    EgressLookup,
     Node,
     NodeLookup,
     Pod,
@@ -71,6 +73,8 @@ __all__ = [
     "Counter",
     "DataType",
     "Duration",
+    "Egress",
+    "EgressLookup",
     "ElementId",
     "ElementRegistry",
     "EncodeError",

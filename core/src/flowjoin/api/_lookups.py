@@ -15,6 +15,8 @@ from typing import Protocol, runtime_checkable
 __all__ = [
     "ClientCredentials",
     "ClientCredentialsLookup",
+    "Egress",
+    "EgressLookup",
     "Node",
     "NodeLookup",
     "Pod",
@@ -103,6 +105,16 @@ class PolicyRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Egress:
+    """By which address, on which Node, a Pod's connections leave the cluster."""
+
+    name: str
+    uid: str = ""
+    address: str = ""
+    node_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
     """What a client of the flow aggregator shows, and whom it trusts: PEM texts.
 
@@ -178,4 +190,13 @@ class PolicyLookup(Protocol):
         one that was in force at ``at``, and None where that cannot be said: nothing is better than another rule's
         name. Without both it is the latest.
         """
+        ...
+
+
+@runtime_checkable
+class EgressLookup(Protocol):
+    """Pod to Egress."""
+
+    def egress(self, pod: Pod, at: float | None = None) -> Egress | None:
+        """The Egress that the Pod's connections to hosts outside left through then; None without one."""
         ...

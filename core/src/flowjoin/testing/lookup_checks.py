@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import trio
 
-from flowjoin.api import LookupType, NodeLookup, PodLookup, PolicyLookup, ServiceLookup
+from flowjoin.api import EgressLookup, LookupType, NodeLookup, Pod, PodLookup, PolicyLookup, ServiceLookup
 from flowjoin.testing.context import RecordingContext
 from flowjoin.testing.requirements import (
     LONGEST_STEP_SECONDS,
@@ -60,6 +60,7 @@ _QUESTIONS: Final[dict[type[Any], tuple[tuple[str, tuple[Any, ...]], ...]]] = {
         ("service_by_name", ("no-such-namespace", "no-such-service")),
         ("service_by_name", ("", "", 5.0)),
     ),
+    EgressLookup: (("egress", (Pod(namespace="no-such", name="no-such"),)),),
     PolicyLookup: (("rule", (4294967295,)), ("rule", (4294967295, 7)), ("rule", (4294967295, 0, 5.0))),
 }
 

@@ -9,7 +9,17 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from flowjoin.api import AddressFamily, ElementRegistry, FlowBatch, FlowOrigin, FlowSchema, Pod, PolicyRule, Value
+from flowjoin.api import (
+    AddressFamily,
+    Egress,
+    ElementRegistry,
+    FlowBatch,
+    FlowOrigin,
+    FlowSchema,
+    Pod,
+    PolicyRule,
+    Value,
+)
 from flowjoin_conntrack._entry import ROW, Connection, tcp_state_name
 from flowjoin_conntrack._metadata import Metadata, address_text
 from flowjoin_conntrack._store import Export
@@ -49,7 +59,8 @@ def _names(v: str) -> list[str]:
         *(f"{side}{what}" for side in ("source", "destination") for what in _POD),
         *("destinationServicePort", "destinationServicePortName", "destinationServiceUUID"),
         *(f"{side}NetworkPolicy{what}" for side in ("ingress", "egress") for what in rule),
-        *("tcpState", "flowType", "proxySnatPort", f"proxySnat{v}", f"destinationCluster{v}", f"destinationService{v}"),
+        *("tcpState", "flowType", "egressName", "egressUUID", "egressIP", "egressNodeName"),
+        *("proxySnatPort", f"proxySnat{v}", f"destinationCluster{v}", f"destinationService{v}"),
     ]
 
 
@@ -117,6 +128,7 @@ class BatchMaker:
         columns |= self._pods("destination", [meta.destination_pod for meta in metas])
         columns |= _rules("ingress", [meta.ingress for meta in metas])
         columns |= _rules("egress", [meta.egress for meta in metas])
+        columns |= _egresses([meta.out_through for meta in metas])
         return columns | _services(metas, of, family)
 
     def _pods(self, side: str, pods: Sequence[Pod | None]) -> _Columns:
@@ -169,6 +181,17 @@ def _counts(exports: Sequence[Export[Metadata]], of: dict[str, Sequence[int]]) -
         columns[f"{name}TotalCount"] = of[attribute]
         columns[f"{name}DeltaCount"] = [max(now - then, 0) for now, then in zip(of[attribute], before, strict=True)]
     return columns
+
+
+def _egresses(egresses: Sequence[Egress | None]) -> _Columns:
+    if not any(egresses):
+        return {}
+    return {
+        "egressName": ["" if one is None else one.name for one in egresses],
+        "egressUUID": [_NO_UUID if one is None else _uuid(one.uid) for one in egresses],
+        "egressIP": ["" if one is None else one.address for one in egresses],
+        "egressNodeName": ["" if one is None else one.node_name for one in egresses],
+    }
 
 
 def _rules(side: str, rules: Sequence[PolicyRule | None]) -> _Columns:

@@ -9,7 +9,18 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
-from flowjoin.api import PluginError, Pod, PodLookup, PolicyLookup, PolicyRule, Service, ServiceLookup, ServicePort
+from flowjoin.api import (
+    Egress,
+    EgressLookup,
+    PluginError,
+    Pod,
+    PodLookup,
+    PolicyLookup,
+    PolicyRule,
+    Service,
+    ServiceLookup,
+    ServicePort,
+)
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._external import External, ExternalCorrelator
 from flowjoin_conntrack._verdict import Direction, Verdict
@@ -53,6 +64,7 @@ class Metadata:
 
     Attributes:
         external: who began it outside the cluster, where the default zone knew.
+        out_through: the Egress of a flow to outside.
         missing: rules that the look-up did not know then; it may know them later.
     """
 
@@ -63,6 +75,7 @@ class Metadata:
     egress: PolicyRule | None = None
     flow_type: FlowType = FlowType.UNSPECIFIED
     external: External | None = None
+    out_through: Egress | None = None
     missing: tuple[MissingRule, ...] = ()
 
     @property
@@ -133,6 +146,7 @@ class Classifier:
         pods: PodLookup | None,
         services: ServiceLookup | None,
         policies: PolicyLookup | None,
+        egresses: EgressLookup | None = None,
         network_policy_only: bool = False,
         external: ExternalCorrelator | None = None,
     ) -> None:
@@ -146,6 +160,7 @@ class Classifier:
         self._pods = pods
         self._services = services
         self._policies = policies
+        self._egresses = egresses
         self._network_policy_only = network_policy_only
         self.external = external
         self.seen_at: float | None = None
@@ -228,6 +243,7 @@ class Classifier:
             service=self._service(connection, at, is_external=external is not None),
             flow_type=FlowType.UNSPECIFIED if kind is FlowType.UNSUPPORTED else kind,
             external=external,
+            out_through=self._egress(kind, source_pod, at),
         )
         # A rule id in a connection's label is that of the rule that let it pass.
         labels: tuple[tuple[Direction, int], ...] = (("ingress", ingress), ("egress", egress))
@@ -305,6 +321,11 @@ class Classifier:
             has_source_pod=source_pod is not None,
             has_destination_pod=destination_pod is not None,
         )
+
+    def _egress(self, kind: FlowType, source_pod: Pod | None, at: float | None) -> Egress | None:
+        if self._egresses is None or kind is not FlowType.TO_EXTERNAL or source_pod is None:
+            return None
+        return self._answer(self._egresses.egress, source_pod, at)
 
     def _service(
         self, connection: Connection, at: float | None, *, is_external: bool

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from flowjoin.api import ConfigError, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
+from flowjoin.api import ConfigError, EgressLookup, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials, LogSource, open_log
@@ -168,6 +168,7 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
         pods=optional(PodLookup),
         services=optional(ServiceLookup),
         policies=optional(PolicyLookup),
+        egresses=optional(EgressLookup),
         network_policy_only=config.network_policy_only,
         external=ExternalCorrelator() if config.from_external else None,
     )

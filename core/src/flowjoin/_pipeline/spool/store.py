@@ -46,7 +46,7 @@ __all__ = ["SpoolStore"]
 
 _AGE_CHECK_SECONDS: Final = 30.0
 _CLOSING_SECONDS: Final = 10.0
-_WRITE_OCTETS: Final = 8 * 1024 * 1024  # in memory, of one write
+_WRITE_OCTETS: Final = 2 * 1024 * 1024  # in memory, of one write: to join its octets takes two milliseconds
 
 
 class SpoolStore:
