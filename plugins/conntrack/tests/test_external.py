@@ -166,7 +166,7 @@ def classifier(**changed: Any) -> Classifier:
 
 
 def row_of(found: Metadata, inside: Connection) -> dict[str, Any]:
-    export = Export(inside.pack(), Counters(), EndReason.ACTIVE, 10**18, True, found)
+    export = Export(inside.pack(), Counters(), EndReason.ACTIVE, True, found, 10**18, 10**9 + 1)
     (batch,) = BatchMaker(default_registry(), node="here").batches([export])
     (row,) = batch.to_dicts()
     return dict(row)

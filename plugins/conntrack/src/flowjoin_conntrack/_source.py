@@ -346,8 +346,8 @@ class _Source:
     def _with_late_rules(self, export: Export[Metadata]) -> Export[Metadata]:
         if not export.meta.missing:
             return export
-        first_seen = (export.first_seen or export.last_seen) / 1e9
-        return export._replace(meta=self._classifier.with_late_rules(export.meta, export.row, first_seen))
+        meta = self._classifier.with_late_rules(export.meta, export.row, export.first_seen / 1e9)
+        return export._replace(meta=meta)
 
     def _next_expiry(self) -> float | None:
         stores = (self._store, None if self._denials is None else self._denials.store)
