@@ -249,7 +249,7 @@ class _Source:
     async def _look_at_size(self, entries: int, began: float) -> None:
         """A table that is full drops what is new, and nobody but the kernel's log says so."""
         most = await self._dumper.max_connections()
-        held = max(entries, await self._dumper.count())
+        held = await self._dumper.count() or entries
         self._figures.polled(held, table_size=most, seconds=trio.current_time() - began)
         problem = ""
         if most and held >= _NEARLY_FULL * most:
