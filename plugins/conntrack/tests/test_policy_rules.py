@@ -183,7 +183,8 @@ async def test_a_server_that_is_not_there_is_waited_for() -> None:
     [
         ({"url": "rules.json"}, '"url" is "rules.json"'),
         ({"url": "ftp://127.0.0.1/"}, '"url" is "ftp'),
-        ({"url": "http://user:secret@127.0.0.1/"}, '"url" is "http'),
+        ({"url": "http://user:secret@127.0.0.1/"}, '^"url" is no URL of a list; write one such as https://127'),
+        ({"url": "ftp://127.0.0.1/?token=secret"}, '^"url" is no URL of a list; write one such as https://127'),
         ({"url": "http://127.0.0.1:99999/"}, '"url" is "http'),
         ({"url": "http://127.0.0.1/a b"}, '"url" is "http'),
         ({"url": "http://192.0.2.1/", "token": Secret("env", "T")}, "clear text"),

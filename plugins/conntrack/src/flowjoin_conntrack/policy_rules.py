@@ -52,7 +52,10 @@ class PolicyRulesConfig:
         try:
             target = target_of(self.url)
         except ValueError:
-            raise ValueError(f'"url" is "{self.url[:80]}"; write one such as https://127.0.0.1:8443/rules') from None
+            # What stands before an @ may be a password, and after a ? a token.
+            shown = "" if "@" in self.url or "?" in self.url else f' is "{self.url[:80]}", which'
+            problem = f'"url"{shown} is no URL of a list; write one such as https://127.0.0.1:8443/rules'
+            raise ValueError(problem) from None
         if self.token is not None and not target.is_tls and not target.is_here:
             raise ValueError('"token" would cross the network in clear text; write an https URL')
         if self.key is not None and self.certificate is None:
