@@ -247,7 +247,7 @@ class _Reading:
         }
         if values.protocol_filter is not None:
             keys["protocols"] = self._protocols(values.protocol_filter)
-        if self._plain("trafficEncapMode") == "networkPolicyOnly":
+        if str(self._plain("trafficEncapMode")).lower() == "networkpolicyonly":  # Antrea takes any letter case
             keys["networkPolicyOnly"] = True
         if self._plain("featureGates", "AntreaProxy") is False or self._plain("antreaProxy", "enable") is False:
             networks = (self._plain("serviceCIDR") or _DEFAULT_SERVICES, self._plain("serviceCIDRv6"))
