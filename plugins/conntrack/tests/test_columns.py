@@ -76,7 +76,9 @@ def test_a_row_has_the_elements_of_an_agents_record() -> None:
 
 def test_each_family_has_a_batch_of_its_own() -> None:
     six = connection("fd00::1", "fd00::2").pack()
-    batches = BatchMaker(default_registry(), node="here").batches([export(row=six, meta=Metadata(), end=1_700_000_001), export()])
+    batches = BatchMaker(default_registry(), node="here").batches(
+        [export(row=six, meta=Metadata(), end=1_700_000_001), export()]
+    )
     assert [batch.schema.family for batch in batches] == [AddressFamily.IPV4, AddressFamily.IPV6]
     (row,) = batches[1].to_dicts()
     assert (row["sourceIPv6Address"], row["destinationIPv6Address"]) == ("fd00::1", "fd00::2")

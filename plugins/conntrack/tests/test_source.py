@@ -18,7 +18,7 @@ from flowjoin_conntrack._dumper import Portion
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._impairments import Impairments
 from flowjoin_conntrack._netlink import NetlinkError
-from flowjoin_conntrack._source import _set_parameters, open_source
+from flowjoin_conntrack._open import open_source, set_parameters
 
 CONFIG = ConntrackConfig(
     poll_interval=Duration(5.0), active_timeout=Duration(5.0), idle_timeout=Duration(15.0), node="n"
@@ -224,7 +224,7 @@ def test_counters_and_times_are_switched_on_or_named(
     else:
         assert missing == ["net.netfilter.nf_conntrack_acct", "net.netfilter.nf_conntrack_timestamp"]
         context = RecordingContext()
-        _set_parameters(context, Impairments(context))
+        set_parameters(context, Impairments(context))
         assert context.events == ["kernel_parameters_not_set"]
         assert context.counters["kernel_parameters_not_set"].value == 2
         assert "net.netfilter.nf_conntrack_acct and net" in context.impairments[0]
