@@ -197,6 +197,16 @@ async def test_problems_that_come_together_are_one_sentence(autojump_clock) -> N
     assert context.impairments == ["one", "one; two", "two", ""]
 
 
+async def test_what_is_forgotten_before_a_row_told_of_it_is_counted(autojump_clock) -> None:
+    table, context = Table(connection(packets=3)), RecordingContext()
+    async with open_source(CONFIG, context, table):  # nobody takes batches
+        table.connections = []
+        await trio.sleep(290)
+        assert context.counters["untold_connections"].value == 0
+        await trio.sleep(20)
+        assert (context.counters["untold_connections"].value, context.gauges["connections"]()) == (1, 0)
+
+
 async def test_a_look_up_that_is_not_open_leaves_names_empty_and_the_source_open(autojump_clock) -> None:
     class Closed:
         def pod(self, address: str, at: float | None = None) -> Pod | None:

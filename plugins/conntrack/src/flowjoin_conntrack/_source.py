@@ -63,6 +63,9 @@ class Source:
         self._events = context.counter("events", "Beginnings and ends that the kernel told.")
         self._unreadable = context.counter("unreadable_lines", "Lines of a dump that made no sense.")
         self._unanswered = context.counter("unanswered_lookups", "Questions while a look-up was not open.")
+        self._untold = context.counter(
+            "untold_connections", "Connections that were forgotten before a row told of them."
+        )
         self._nearly_full = context.counter("nearly_full_polls", "Times the table was found nearly full.")
         self._lost_events = context.counter("lost_events", "Times the kernel had more to tell than was read.")
         self._figures = Figures(
@@ -78,8 +81,10 @@ class Source:
         began, entries = trio.current_time(), 0
         self._look_at_gateway()
         self._tick(trio.current_time(), time.time_ns())
+        forgotten = self._store.forgotten
         for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
             await trio.lowlevel.checkpoint()
+        self._untold.inc(self._store.forgotten - forgotten)
         async with aclosing(self._dumper.dump()) as portions:
             while (portion := await _next_portion(portions)) is not None:
                 for _ in self._store.see(portion.rows):

@@ -95,6 +95,9 @@ class ConnectionStore(Generic[MetaT]):
 
     A poll is ``begin_poll``, ``see`` for each portion as it arrives, and ``end_poll`` once the table was read whole;
     one that failed is simply not ended: what it saw counts, and nothing is gone because it was not seen.
+
+    Attributes:
+        forgotten: connections that a clean-up took away before a row told of them.
     """
 
     def __init__(self, timeouts: Timeouts, classify: Callable[[bytes], MetaT | None]) -> None:
