@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hand_made import AGENT, AGENT_IPV6, Record, data_set, message, template_set
+from hand_made import Record, file_of_halves
 
 pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
 
@@ -73,14 +73,8 @@ POLICIES = (
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
-    """An IPFIX File (RFC 5655): each half in a Message of its own, both address families."""
     path = tmp_path / "agents.ipfix"
-    halves = [
-        message(template_set(names, template_id), data_set(names, half, template_id=template_id), domain=domain)
-        for names, template_id in ((AGENT, 256), (AGENT_IPV6, 257))
-        for domain, half in ((1, SOURCE), (2, DESTINATION))
-    ]
-    path.write_bytes(b"".join(halves))
+    path.write_bytes(file_of_halves(SOURCE, DESTINATION))
     return path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,7 @@ class Outcome:
         said: events of warnings and errors, each once.
         exit_code: of the process, told to stop; negative, what killed it.
         is_spooled: what the ill exporter did not deliver lies in its spool.
+        text: of the log.
     """
 
     others: int
@@ -85,6 +86,7 @@ class Outcome:
     said: tuple[str, ...]
     exit_code: int
     is_spooled: bool
+    text: str = field(repr=False)
 
     def line(self, fault: str) -> str:
         events = ", ".join(f"`{event}`" for event in self.said) or "nothing"
@@ -115,7 +117,7 @@ def suffer(kind: str, fault: str, folder: Path, run: Run = Program) -> Outcome:
     lane = books["lanes"].get("bad", {})
     own = f"{lane.get('delivered', 0)}, {lane.get('dead_lettered', 0)} dead" if kind == "exporters" else ""
     said = dict.fromkeys(
-        line["event"] for line in lines if line["level"] in ("warning", "error") and line.get("name") != "good"
+        line["event"] for line in lines if line["level"] in ("warning", "error") and line.get("name", "bad") == "bad"
     )
     flows = folder / "good.log"
     return Outcome(
@@ -126,6 +128,7 @@ def suffer(kind: str, fault: str, folder: Path, run: Run = Program) -> Outcome:
         said=tuple(event for event in said if event != "receive_buffer"),
         exit_code=exit_code,
         is_spooled=lane.get("held", 0) == lane.get("spooled", 0),
+        text=program.text,
     )
 
 

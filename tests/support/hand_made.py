@@ -179,6 +179,15 @@ def data_set(names: list[str], *records: Record, template_id: int = 256) -> byte
     return struct.pack(">HH", template_id, 4 + len(body)) + body
 
 
+def file_of_halves(source: Record, destination: Record) -> bytes:
+    """An IPFIX File (RFC 5655): each half in a Message of its own, both address families."""
+    return b"".join(
+        message(template_set(names, template_id), data_set(names, half, template_id=template_id), domain=domain)
+        for names, template_id in ((AGENT, 256), (AGENT_IPV6, 257))
+        for domain, half in ((1, source), (2, destination))
+    )
+
+
 def _field(name: str, value: int | str | bytes) -> bytes:
     octets = FIELDS[name][2]
     if octets == 0:

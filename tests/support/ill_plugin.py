@@ -98,7 +98,8 @@ async def _run_away(does: str) -> None:
 def _opened(kind: type[Any]) -> Any:
     @asynccontextmanager
     async def open_it(config: Settings, context: Any) -> AsyncIterator[Any]:
-        is_to_hang_when_closed = config.does == "close: hangs after a failure" and _is_first()
+        has_bad_task = config.does in ("its task: raises", "close: hangs after a failure") and _is_first()
+        is_to_hang_when_closed = has_bad_task and config.does.startswith("close")
         if config.does == "open: hangs":
             await trio.sleep_forever()
         fail(config.does, "open")
@@ -107,7 +108,7 @@ def _opened(kind: type[Any]) -> Any:
             return
         try:
             async with trio.open_nursery() as nursery:
-                if config.does.startswith("its task") or is_to_hang_when_closed:
+                if has_bad_task:
                     nursery.start_soon(_run_away, config.does)
                 try:
                     yield kind(config.does, context)

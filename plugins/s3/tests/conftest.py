@@ -118,7 +118,9 @@ def config_of() -> Callable[..., S3Config]:
     """A configuration for the stand-in's bucket, or for whatever is given."""
 
     def make(server: StandIn | Server | Forwarder, **keys: Any) -> S3Config:
-        given: dict[str, Any] = {"bucket_name": BUCKET, "endpoint_url": server.url, "request_timeout": 5.0, **keys}
+        # A server of its own process may be kept waiting by others for longer than one wants to see it hang.
+        patience = 5.0 if isinstance(server, StandIn) else 60.0
+        given: dict[str, Any] = {"bucket_name": BUCKET, "endpoint_url": server.url, "request_timeout": patience, **keys}
         return S3Config(**given)
 
     return make

@@ -232,7 +232,7 @@ async def test_cancelled_in_mid_upload_nothing_is_seen_and_the_next_try_is_whole
     async with open_s3(config, RecordingContext(), clock=lambda: AT) as exporter:
         reached = threading.Event()
         forwarder.passed, forwarder.when_passed = 0, (7 * MIB, reached.set)
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(exporter.export, LARGE)
                 await trio.to_thread.run_sync(reached.wait, abandon_on_cancel=True)
