@@ -95,16 +95,22 @@ class _PolicyRules:
         return found
 
     async def refresh_for_ever(self) -> None:
-        """Every interval, ever less often while it fails; soon where a number is asked for that is not in the list."""
-        wait = float(self._config.interval)
+        """Every interval, ever less often while it fails; sooner where a number is asked for that is not in the list.
+
+        Soon while it succeeds; while it fails at the interval, for a server that is in trouble has enough of that.
+        """
+        interval = float(self._config.interval)
+        wait, soonest = interval, min(_SOONEST, interval)
         while True:
             began = trio.current_time()
             with trio.move_on_at(began + wait):
                 await self._is_missed.wait()
-                await trio.sleep_until(began + min(_SOONEST, wait))
+                await trio.sleep_until(began + soonest)
             self._is_missed = trio.Event()
-            succeeded = await self.refresh()
-            wait = float(self._config.interval) if succeeded else max(wait, min(2 * wait, _LONGEST_WAIT))
+            if await self.refresh():
+                wait, soonest = interval, min(_SOONEST, interval)
+            else:
+                wait, soonest = max(wait, min(2 * wait, _LONGEST_WAIT)), interval
 
     async def refresh(self) -> bool:
         """Ask for the list; whether it came."""
