@@ -174,6 +174,17 @@ def test_a_connection_that_is_nobodys_is_asked_about_ever_less_often() -> None:
     assert (len(bench.store), bench.store.left_out) == (1, 0)
 
 
+def test_an_event_of_what_is_nobodys_yet_does_not_put_off_the_next_question() -> None:
+    asked: list[float] = []
+    bench = Bench(lambda _row: asked.append(now))
+    now = 0.0
+    bench.poll(now, connection(packets=1))
+    bench.store.saw_event(connection(packets=1).pack(), now, 0, is_over=False)  # it was read before it was told
+    now = 1.0
+    bench.poll(now, connection(packets=1))
+    assert asked == [0.0, 0.0, 1.0]
+
+
 def test_what_is_nobodys_and_gone_is_forgotten() -> None:
     bench = Bench(lambda _row: None)
     bench.poll(0, connection())

@@ -27,7 +27,8 @@ __all__ = ["ConnectionStore", "Counters", "EndReason", "Export", "Timeouts", "en
 
 MetaT = TypeVar("MetaT")
 
-_LONGEST_RETRY: Final = 60.0  # between looks at a connection that is nobody's
+_FIRST_RETRY: Final = 1.0  # between looks at a connection that is nobody's
+_LONGEST_RETRY: Final = 60.0
 _SLICE: Final = 16384  # slots looked at in one go: a millisecond in the plain form
 _GONE_SLICE: Final = 1024  # of those that were not there
 _LOOKS: Final = 16  # at entries of the queue, for a row
@@ -250,7 +251,7 @@ class ConnectionStore(Generic[MetaT]):
         if meta is None:
             self._table.set_flags(slot, LEFT_OUT)
             self._left_out += 1
-            self._retry(slot, 1.0)
+            self._retry(slot, _FIRST_RETRY)
         else:
             self._enqueue(slot, self._now + self._timeouts.active)
         return slot
@@ -274,7 +275,7 @@ class ConnectionStore(Generic[MetaT]):
         is_active = self._table.replace(slot, row, self._poll, self._now, self._wall)
         flags = self._table.flags(slot)
         if flags & LEFT_OUT:
-            self._ask_again(slot, _LONGEST_RETRY)
+            self._ask_again(slot, _FIRST_RETRY / 2)
         elif is_active and not flags & QUEUED:
             self._enqueue(slot, self._now + self._timeouts.active)
 
