@@ -37,6 +37,7 @@ async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> Asy
 
     Raises:
         ConfigError: the table cannot be read here.
+        OSError: nor now; later it may be.
     """
     impairments = Impairments(context)
     if config.dumper != "ovs-appctl":
@@ -75,8 +76,10 @@ async def _open_dumper(config: ConntrackConfig, context: PluginContext, zones: t
         command = ("ovs-appctl", f"--timeout={_OVS_SECONDS}", *(("-t", config.ovs_target) if config.ovs_target else ()))
         try:
             return await open_ovs(zones, command)
-        except OSError as exc:
-            raise ConfigError(f"Open vSwitch cannot be asked: {exc}", path=context.name) from exc
+        except (FileNotFoundError, PermissionError) as exc:
+            # Where the tool is there and Open vSwitch is not, that may begin later: the next attempt succeeds.
+            problem = f"ovs-appctl cannot be run: {exc}; install Open vSwitch's tools, or choose another dumper"
+            raise ConfigError(problem, path=context.name) from exc
     return ProcDumper(zones) if config.dumper == "proc" else NetlinkDumper(zones)
 
 
@@ -110,6 +113,7 @@ async def open_source(
 
     Raises:
         ConfigError: this process may not read it.
+        OSError: it cannot be read now.
     """
     classifier = _classifier(config, context)
     timeouts = Timeouts(active=config.active, idle=config.idle, stale=config.stale)
