@@ -65,17 +65,17 @@ def ends(bench: Bench, now: float) -> list[int]:
     return [one.end for one in bench.store.expire(now, 100)]
 
 
-def test_a_row_ends_later_than_its_start_and_than_the_row_before() -> None:
+@pytest.mark.parametrize("ends_of_it", [("10.10.0.2", "10.10.0.3"), ("fd00::2", "fd00::3")])
+def test_a_row_ends_later_than_its_start_and_than_the_row_before(ends_of_it: tuple[str, str]) -> None:
     """An aggregator takes nothing from a record that ends no later than what it knows of that side."""
     bench = Bench()
-    start = 1000 * SECOND + SECOND // 2
-    bench.poll(1000.6, connection(packets=3, start=start))
+    one = connection(*ends_of_it, start=1000 * SECOND + SECOND // 2)
+    bench.poll(1000.6, replace(one, packets=3))
     assert ends(bench, 1005.6) == [1001]  # it was seen in the second of its start
-    bench.poll(1005.7, connection(packets=4, start=start))
+    bench.poll(1005.7, replace(one, packets=4))
     assert ends(bench, 1010.7) == [1005]
-    bench.store.saw_event(
-        connection(packets=5, start=start, stop=1005 * SECOND + 800).pack(), 1010.8, 1005 * SECOND + 900, is_over=True
-    )
+    over = replace(one, packets=5, stop=1005 * SECOND + 800)
+    bench.store.saw_event(over.pack(), 1010.8, 1005 * SECOND + 900, is_over=True)
     assert ends(bench, 1010.8) == [1006]  # and not 1005 again, which was told
 
 
