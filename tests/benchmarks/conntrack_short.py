@@ -27,7 +27,7 @@ import trio
 
 from flowjoin.testing import RecordingContext
 from flowjoin_conntrack._config import ConntrackConfig
-from flowjoin_conntrack._source import open_conntrack
+from flowjoin_conntrack._open import open_conntrack
 
 SECONDS = 20.0
 RULES = """add table inet t

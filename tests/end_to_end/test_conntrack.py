@@ -63,7 +63,7 @@ from contextlib import aclosing
 from flowjoin.api import Duration
 from flowjoin.testing import RecordingContext
 from flowjoin_conntrack import ConntrackConfig, _dumper
-from flowjoin_conntrack._source import open_conntrack
+from flowjoin_conntrack._open import open_conntrack
 
 _dumper._RECEIVE_BUFFER = 8192
 COUNT = 3000

@@ -34,7 +34,7 @@ from flowjoin.testing import RecordingContext
 from flowjoin.testing.requirements import cancelled_everywhere
 from flowjoin_conntrack import ConntrackConfig
 from flowjoin_conntrack._config import DeniedConfig
-from flowjoin_conntrack._source import open_conntrack
+from flowjoin_conntrack._open import open_conntrack
 config = ConntrackConfig(events=True, zones=(65520,), from_external=True, denied=DeniedConfig(group={GROUP}))
 lives = 0
 async def whole_life():

@@ -27,9 +27,10 @@ def export(**changed: object) -> Export[Metadata]:
         ).pack(),
         "before": Counters(packets=4, octets=400, reverse_packets=9, reverse_octets=0),
         "reason": EndReason.ACTIVE,
-        "last_seen": 1_700_000_005_999_999_999,
         "is_first": False,
         "meta": KNOWN,
+        "first_seen": 1_000_000_000_000_000_000,
+        "end": 1_700_000_005,
     }
     return Export(**{**facts, **changed})  # type: ignore[arg-type]
 
@@ -74,12 +75,14 @@ def test_a_row_has_the_elements_of_an_agents_record() -> None:
 
 
 def test_each_family_has_a_batch_of_its_own() -> None:
-    six = connection("fd00::1", "fd00::2", stop=1_700_000_001_000_000_000).pack()
-    batches = BatchMaker(default_registry(), node="here").batches([export(row=six, meta=Metadata()), export()])
+    six = connection("fd00::1", "fd00::2").pack()
+    batches = BatchMaker(default_registry(), node="here").batches(
+        [export(row=six, meta=Metadata(), end=1_700_000_001), export()]
+    )
     assert [batch.schema.family for batch in batches] == [AddressFamily.IPV4, AddressFamily.IPV6]
     (row,) = batches[1].to_dicts()
     assert (row["sourceIPv6Address"], row["destinationIPv6Address"]) == ("fd00::1", "fd00::2")
-    assert row["flowEndSeconds"] == 1_700_000_001  # the kernel knows better than the poll
+    assert row["flowEndSeconds"] == 1_700_000_001
     assert row["proxySnatIPv6"] == "::"
 
 

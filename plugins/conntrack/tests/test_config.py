@@ -33,6 +33,17 @@ def test_what_is_no_address_or_network_is_refused(keys: dict[str, tuple[str, ...
         ConntrackConfig(**keys)  # type: ignore[arg-type]
 
 
+def test_a_gateways_addresses_are_compared_in_canonical_text() -> None:
+    config = ConntrackConfig(gateway_addresses=("10.10.0.1", "FD00:0::1"))
+    assert config.gateways == {"10.10.0.1", "fd00::1"}
+
+
+def test_a_name_that_no_interface_can_have_is_refused_and_not_cut() -> None:
+    assert ConntrackConfig(gateway_interface="abcdefghijklmno").gateway_interface == "abcdefghijklmno"
+    with pytest.raises(ValueError, match='"gatewayInterface" is "abcdefghijklmnop": no interface\'s name is longer'):
+        ConntrackConfig(gateway_interface="abcdefghijklmnop")
+
+
 def test_events_make_polls_rarer_unless_it_is_said_how_often() -> None:
     assert ConntrackConfig().poll == 5.0
     assert ConntrackConfig(events=True).poll == 60.0

@@ -18,7 +18,7 @@ from flowjoin.testing import LookupConformance, LookupExample, SourceConformance
 from flowjoin_conntrack import ConntrackConfig, policy_rules
 from flowjoin_conntrack._dumper import Portion
 from flowjoin_conntrack._entry import NO_TCP_STATE
-from flowjoin_conntrack._source import open_source
+from flowjoin_conntrack._open import open_source
 
 FORBIDDEN = 65535  # a zone
 

@@ -56,6 +56,25 @@ def test_packets_that_repeat_add_up() -> None:
     assert (told(export), export.is_first) == ((4, 243, 1, 60), False)
 
 
+@pytest.mark.parametrize(("source", "destination"), [("10.10.0.2", "10.10.0.3"), ("fd00::2", "fd00::3")])
+def test_a_row_ends_later_than_its_start_and_than_the_row_before(source: str, destination: str) -> None:
+    """An aggregator takes nothing from a record that ends no later than what it knows of that side."""
+    kept = store()
+
+    def deny(at: float, now: float) -> None:
+        start = int(at * SECOND)
+        packet = connection(source, destination, start=start, stop=start, tcp_state=NO_TCP_STATE, connection_id=0)
+        kept.deny(packet, Verdict(), 60, now)
+
+    deny(100.2, 0.0)
+    deny(100.3, 0.1)
+    assert [(told(one), one.end) for one in kept.expire(5.0, 10)] == [((2, 120, 2, 120), 101)]
+    deny(101.9, 5.1)  # by the packet's own clock, which may be behind
+    assert [(told(one), one.end) for one in kept.expire(10.0, 10)] == [((3, 180, 1, 60), 102)]
+    deny(109.9, 10.1)
+    assert [one.end for one in kept.expire(15.0, 10)] == [109]
+
+
 def test_one_that_is_still_is_told_once_more_and_left_alone() -> None:
     kept = store()
     kept.deny(denied(100.0), Verdict(), 60, 0.0)

@@ -18,7 +18,7 @@ from flowjoin_conntrack._dumper import NetlinkReceiver, Portion
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._events import EventSource
 from flowjoin_conntrack._netlink import MessageKind, Reading
-from flowjoin_conntrack._source import open_source
+from flowjoin_conntrack._open import open_source
 
 DATAGRAM = bytes.fromhex((Path(__file__).parent / "dump.hex").read_text().split()[0])
 CONFIG = ConntrackConfig(events=True, idle_timeout=Duration(60.0), node="n")

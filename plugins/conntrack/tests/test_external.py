@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowjoin.api import Pod, Service, ServicePort
+from flowjoin.testing import RecordingContext
 from flowjoin.wire.registry import default_registry
 from flowjoin_conntrack._columns import BatchMaker
+from flowjoin_conntrack._config import ConntrackConfig
 from flowjoin_conntrack._dumper import DefaultZoneFirst, Portion
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._external import External, ExternalCorrelator
 from flowjoin_conntrack._metadata import Classifier, FlowType, Metadata
+from flowjoin_conntrack._open import open_source
 from flowjoin_conntrack._store import Counters, EndReason, Export
 
 CLIENT, GATEWAY, POD, FAR_POD = "198.51.100.7", "10.10.0.1", "10.10.0.2", "10.10.1.4"
@@ -166,7 +169,7 @@ def classifier(**changed: Any) -> Classifier:
 
 
 def row_of(found: Metadata, inside: Connection) -> dict[str, Any]:
-    export = Export(inside.pack(), Counters(), EndReason.ACTIVE, 10**18, True, found)
+    export = Export(inside.pack(), Counters(), EndReason.ACTIVE, True, found, 10**18, 10**9 + 1)
     (batch,) = BatchMaker(default_registry(), node="here").batches([export])
     (row,) = batch.to_dicts()
     return dict(row)
@@ -262,6 +265,17 @@ async def test_the_default_zone_is_read_first() -> None:
     assert [one and one.flow_type for one in found] == [None, FlowType.FROM_EXTERNAL]
     assert await dumper.max_connections() == 65520
     assert closed == ["zone 0", "zone 65520"]
+
+
+async def test_a_table_that_is_read_once_for_each_zone_holds_its_entries_once(autojump_clock) -> None:
+    """Open vSwitch and ``/proc`` give every zone's entries to both, and must not look nearly full at half."""
+    closed: list[str] = []
+    dumper = DefaultZoneFirst(Table(default_zone(POD), closed), Table(pods_zone(CLIENT, POD, 40000), closed))
+    context = RecordingContext()
+    config = ConntrackConfig(zones=(65520,), from_external=True, node="here")
+    async with open_source(config, context, dumper):
+        assert context.gauges["table_connections"]() == 1
+    assert context.counters["entries"].value == 2
 
 
 async def test_what_reads_both_zones_is_closed_where_it_is_left() -> None:

@@ -13,6 +13,7 @@ from policy_server import PolicyServer
 
 from flowjoin.api import Duration, Octets, Secret
 from flowjoin.testing import RecordingContext
+from flowjoin_conntrack import policy_rules
 from flowjoin_conntrack._http import target_of
 from flowjoin_conntrack.policy_rules import PolicyRulesConfig, flowjoin_lookup_types
 
@@ -183,7 +184,9 @@ async def test_a_server_that_is_not_there_is_waited_for() -> None:
     [
         ({"url": "rules.json"}, '"url" is "rules.json"'),
         ({"url": "ftp://127.0.0.1/"}, '"url" is "ftp'),
-        ({"url": "http://user:secret@127.0.0.1/"}, r'"url" is "http://\*\*\*@127.0.0.1/"'),
+        ({"url": "http://user:secret@127.0.0.1/"}, '^"url" is no URL of a list; write one such as https://127'),
+        ({"url": "http://user:p@ss/word@127.0.0.1/"}, '^"url" is no URL of a list; write one such as https://127'),
+        ({"url": "ftp://127.0.0.1/?token=secret"}, '^"url" is no URL of a list; write one such as https://127'),
         ({"url": "http://127.0.0.1:99999/"}, '"url" is "http'),
         ({"url": "http://127.0.0.1/a b"}, '"url" is "http'),
         ({"url": "http://192.0.2.1/", "token": Secret("env", "T")}, "clear text"),
@@ -208,3 +211,22 @@ async def test_it_ends_wherever_it_is_cancelled(server: PolicyServer) -> None:
             async with TYPE.open(config(server), RecordingContext()):
                 await trio.sleep_forever()
         assert scope.cancelled_caught
+
+
+async def test_a_server_that_fails_is_not_asked_every_second_for_what_no_list_has(autojump_clock) -> None:
+    asked: list[float] = []
+
+    class Rules(policy_rules._PolicyRules):
+        async def refresh(self) -> bool:
+            asked.append(trio.current_time() - began)
+            return len(asked) < 3
+
+    rules = Rules(PolicyRulesConfig(url="http://127.0.0.1/", interval=Duration(5.0)), RecordingContext())
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rules.refresh_for_ever)
+        for _ in range(44):
+            rules.rule(999)
+            await trio.sleep(0.5)
+        nursery.cancel_scope.cancel()
+    assert [round(at) for at in asked] == [1, 2, 3, 8, 13, 18]

@@ -18,7 +18,7 @@ from flowjoin_conntrack._dumper import Portion
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._impairments import Impairments
 from flowjoin_conntrack._netlink import NetlinkError
-from flowjoin_conntrack._source import _set_parameters, open_source
+from flowjoin_conntrack._open import open_source, set_parameters
 
 CONFIG = ConntrackConfig(
     poll_interval=Duration(5.0), active_timeout=Duration(5.0), idle_timeout=Duration(15.0), node="n"
@@ -205,6 +205,16 @@ async def test_problems_that_come_together_are_one_sentence(autojump_clock) -> N
     assert context.impairments == ["one", "one; two", "two", ""]
 
 
+async def test_what_is_forgotten_before_a_row_told_of_it_is_counted(autojump_clock) -> None:
+    table, context = Table(connection(packets=3)), RecordingContext()
+    async with open_source(CONFIG, context, table):  # nobody takes batches
+        table.connections = []
+        await trio.sleep(290)
+        assert context.counters["untold_connections"].value == 0
+        await trio.sleep(20)
+        assert (context.counters["untold_connections"].value, context.gauges["connections"]()) == (1, 0)
+
+
 async def test_a_look_up_that_is_not_open_leaves_names_empty_and_the_source_open(autojump_clock) -> None:
     class Closed:
         def pod(self, address: str, at: float | None = None) -> Pod | None:
@@ -232,7 +242,7 @@ def test_counters_and_times_are_switched_on_or_named(
     else:
         assert missing == ["net.netfilter.nf_conntrack_acct", "net.netfilter.nf_conntrack_timestamp"]
         context = RecordingContext()
-        _set_parameters(context, Impairments(context))
+        set_parameters(context, Impairments(context))
         assert context.events == ["kernel_parameters_not_set"]
         assert context.counters["kernel_parameters_not_set"].value == 2
         assert "net.netfilter.nf_conntrack_acct and net" in context.impairments[0]

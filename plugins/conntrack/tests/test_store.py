@@ -65,17 +65,17 @@ def ends(bench: Bench, now: float) -> list[int]:
     return [one.end for one in bench.store.expire(now, 100)]
 
 
-def test_a_row_ends_later_than_its_start_and_than_the_row_before() -> None:
+@pytest.mark.parametrize("ends_of_it", [("10.10.0.2", "10.10.0.3"), ("fd00::2", "fd00::3")])
+def test_a_row_ends_later_than_its_start_and_than_the_row_before(ends_of_it: tuple[str, str]) -> None:
     """An aggregator takes nothing from a record that ends no later than what it knows of that side."""
     bench = Bench()
-    start = 1000 * SECOND + SECOND // 2
-    bench.poll(1000.6, connection(packets=3, start=start))
+    one = connection(*ends_of_it, start=1000 * SECOND + SECOND // 2)
+    bench.poll(1000.6, replace(one, packets=3))
     assert ends(bench, 1005.6) == [1001]  # it was seen in the second of its start
-    bench.poll(1005.7, connection(packets=4, start=start))
+    bench.poll(1005.7, replace(one, packets=4))
     assert ends(bench, 1010.7) == [1005]
-    bench.store.saw_event(
-        connection(packets=5, start=start, stop=1005 * SECOND + 800).pack(), 1010.8, 1005 * SECOND + 900, is_over=True
-    )
+    over = replace(one, packets=5, stop=1005 * SECOND + 800)
+    bench.store.saw_event(over.pack(), 1010.8, 1005 * SECOND + 900, is_over=True)
     assert ends(bench, 1010.8) == [1006]  # and not 1005 again, which was told
 
 
@@ -174,6 +174,17 @@ def test_a_connection_that_is_nobodys_is_asked_about_ever_less_often() -> None:
     assert (len(bench.store), bench.store.left_out) == (1, 0)
 
 
+def test_an_event_of_what_is_nobodys_yet_does_not_put_off_the_next_question() -> None:
+    asked: list[float] = []
+    bench = Bench(lambda _row: asked.append(now))
+    now = 0.0
+    bench.poll(now, connection(packets=1))
+    bench.store.saw_event(connection(packets=1).pack(), now, 0, is_over=False)  # it was read before it was told
+    now = 1.0
+    bench.poll(now, connection(packets=1))
+    assert asked == [0.0, 0.0, 1.0]
+
+
 def test_what_is_nobodys_and_gone_is_forgotten() -> None:
     bench = Bench(lambda _row: None)
     bench.poll(0, connection())
@@ -231,10 +242,11 @@ def test_what_a_poll_saw_before_it_failed_counts() -> None:
 
 def test_one_that_is_closed_is_not_changed_any_more() -> None:
     bench = Bench()
-    bench.poll(0, connection("10.10.10.10", "4.3.2.1", packets=0xFFF, tcp_state=TIME_WAIT))
-    bench.poll(1, connection("10.10.10.10", "4.3.2.1", packets=0xFFFF, tcp_state=TIME_WAIT))
-    (export,) = bench.store.expire(5, 9)
-    assert (export.reason, delta(export), export.last_seen) == (EndReason.END_OF_FLOW, 0xFFF, 0)
+    over = connection("10.10.10.10", "4.3.2.1", packets=0xFFF, tcp_state=TIME_WAIT, start=SECOND)
+    bench.poll(10, over)
+    bench.poll(11, replace(over, packets=0xFFFF))
+    (export,) = bench.store.expire(15, 9)
+    assert (export.reason, delta(export), export.end) == (EndReason.END_OF_FLOW, 0xFFF, 10)
 
 
 def test_counters_are_those_of_the_last_look_and_deltas_those_since_the_last_export() -> None:
@@ -248,7 +260,7 @@ def test_counters_are_those_of_the_last_look_and_deltas_those_since_the_last_exp
     assert (tuple(first.before), tuple(second.before)) == ((0, 0, 0, 0), tuple(old.values()))
     assert Connection.unpack(second.row) == connection("1.2.3.4", "4.3.2.1", **new)
     assert (first.is_first, second.is_first, second.reason) == (True, False, EndReason.ACTIVE)
-    assert (second.first_seen, second.last_seen) == (0, 6 * SECOND)
+    assert second.first_seen == 0
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._entry import NO_TCP_STATE, ROW, Connection
 from flowjoin_conntrack._forms import read
 from flowjoin_conntrack._metadata import Classifier, Metadata
-from flowjoin_conntrack._store import Counters, EndReason, Export
+from flowjoin_conntrack._store import Counters, EndReason, Export, end_of
 from flowjoin_conntrack._text_rows import parse_ovs_line, rows_of
 
 TO_THE_GATEWAY = TO_A_SERVICE.replace("10.96.0.1", "8.7.6.5").replace("100.10.0.106", "8.7.6.5")
@@ -104,9 +104,10 @@ def exported(one: Connection, **changed: Any) -> dict[str, Any]:
         "row": one.pack(),
         "before": Counters(),
         "reason": EndReason.IDLE,
-        "last_seen": 1_700_000_000 * 10**9,
         "is_first": True,
         "meta": Metadata(),
+        "first_seen": 1_000_000_000 * 10**9,
+        "end": end_of(one.pack(), 1_000_000_000 * 10**9, 1_700_000_000 * 10**9, before=0),
     }
     (batch,) = BatchMaker(default_registry(), node="n").batches([Export(**{**facts, **changed})])
     return dict(next(iter(batch.to_dicts())))

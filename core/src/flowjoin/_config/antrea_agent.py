@@ -7,6 +7,7 @@ the others are for Antrea alone. A file of our own keys is taken too: then only 
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -247,10 +248,10 @@ class _Reading:
         }
         if values.protocol_filter is not None:
             keys["protocols"] = self._protocols(values.protocol_filter)
-        if self._plain("trafficEncapMode") == "networkPolicyOnly":
+        if str(self._plain("trafficEncapMode")).lower() == "networkpolicyonly":  # Antrea takes any letter case
             keys["networkPolicyOnly"] = True
         if self._plain("featureGates", "AntreaProxy") is False or self._plain("antreaProxy", "enable") is False:
-            networks = (self._plain("serviceCIDR") or _DEFAULT_SERVICES, self._plain("serviceCIDRv6"))
+            networks = (self._network("serviceCIDR") or _DEFAULT_SERVICES, self._network("serviceCIDRv6"))
             keys["serviceCIDRs"] = [network for network in networks if network]
         return keys
 
@@ -281,6 +282,17 @@ class _Reading:
             keys["tls"] = {"fromLookup": True}
         settings = Settings(node=mapping_of(keys, section.node.line), path=SECTION, source=self._source)
         return ExporterEntry(type="ipfix", name=SECTION, spool=Spool(), settings=settings)
+
+    def _network(self, key: str) -> str:
+        """A network as ours are written: Antrea takes one with bits of a host too. Empty where it is not there."""
+        entry, text = self._document.get(key), self._plain(key)
+        if entry is None or not text:
+            return ""
+        try:
+            return str(ipaddress.ip_network(str(text), strict=False))
+        except ValueError:
+            problem = f'"{str(text)[:60]}" is no network; write one such as {_DEFAULT_SERVICES}'
+            raise ConfigError(problem, path=key, line=entry.line, source=self._source) from None
 
     def _has(self, key: str) -> bool:
         entry = self._document.get(key)

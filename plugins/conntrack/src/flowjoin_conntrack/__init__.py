@@ -2,7 +2,7 @@
 
 from flowjoin.api import SourceType, hookimpl
 from flowjoin_conntrack._config import ConntrackConfig
-from flowjoin_conntrack._source import open_conntrack
+from flowjoin_conntrack._open import open_conntrack
 
 __all__ = ["ConntrackConfig", "flowjoin_source_types"]
 

@@ -149,10 +149,7 @@ def _ends(exports: Sequence[Export[Metadata]], of: dict[str, Sequence[Any]], fam
         "flowStartSeconds": [
             (start or export.first_seen) // _SECOND for export, start in zip(exports, of["start"], strict=True)
         ],
-        "flowEndSeconds": [
-            export.end or (stop or export.last_seen) // _SECOND
-            for export, stop in zip(exports, of["stop"], strict=True)
-        ],
+        "flowEndSeconds": [export.end for export in exports],
         "flowEndReason": [int(export.reason) for export in exports],
         "sourceTransportPort": of["source_port"],
         "destinationTransportPort": of["destination_port"],

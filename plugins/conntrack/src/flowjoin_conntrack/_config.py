@@ -15,6 +15,7 @@ __all__ = ["ConntrackConfig", "DeniedConfig", "DeniedRule", "node_name"]
 _SMALLEST_STALE: Final = 300.0
 _POLL: Final = 5.0
 _POLL_WITH_EVENTS: Final = 60.0
+_LONGEST_INTERFACE: Final = 15  # octets: IFNAMSIZ, less its end
 
 
 def _check_addresses(key: str, texts: tuple[str, ...]) -> None:
@@ -131,9 +132,17 @@ class ConntrackConfig:
             raise ValueError('"events" needs "dumper: netlink"; leave one of them out')
         if self.from_external and (not self.zones or 0 in self.zones):
             raise ValueError('"fromExternal" needs "zones", those of the Pods; zone 0 is read besides')
+        if len(self.gateway_interface.encode()) > _LONGEST_INTERFACE:
+            problem = f"no interface's name is longer than {_LONGEST_INTERFACE} letters; write one such as antrea-gw0"
+            raise ValueError(f'"gatewayInterface" is "{self.gateway_interface[:60]}": {problem}')
         _check_addresses("gatewayAddresses", self.gateway_addresses)
         _check_networks("serviceCIDRs", self.service_networks)
         _check_networks("podCIDRs", self.pod_networks)
+
+    @property
+    def gateways(self) -> frozenset[str]:
+        """The gateway's addresses as connections have theirs: canonical."""
+        return frozenset(str(ipaddress.ip_address(text)) for text in self.gateway_addresses)
 
     @property
     def poll(self) -> float:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from flowjoin_conntrack._entry import IDENTITY, Connection
-from flowjoin_conntrack._store import Counters, EndReason, Export, Timeouts
+from flowjoin_conntrack._store import Counters, EndReason, Export, Timeouts, end_of
 from flowjoin_conntrack._verdict import Verdict
 
 __all__ = ["Denial", "DeniedStore"]
@@ -48,6 +48,7 @@ class _Denied(Generic[MetaT]):
         "octets",
         "packets",
         "stop",
+        "told_end",
     )
 
     def __init__(self, connection: Connection, meta: MetaT, now: float) -> None:
@@ -56,6 +57,7 @@ class _Denied(Generic[MetaT]):
         self.packets = self.octets = 0
         self.before = Counters()
         self.stop = connection.start
+        self.told_end = 0
         self.exported_at = now
         self.active_deadline = self.idle_deadline = now
         self.is_exported = self.is_queued = self.is_ready_to_delete = False
@@ -151,7 +153,9 @@ class DeniedStore(Generic[MetaT]):
 
     def _export(self, flow: _Denied[MetaT], now: float) -> Export[MetaT]:
         row = replace(flow.connection, stop=flow.stop, packets=flow.packets, octets=flow.octets).pack()
-        export = Export(row, flow.before, EndReason.END_OF_FLOW, flow.stop, not flow.is_exported, flow.meta)
+        start = flow.connection.start
+        flow.told_end = end = end_of(row, start, flow.stop, before=flow.told_end)
+        export = Export(row, flow.before, EndReason.END_OF_FLOW, not flow.is_exported, flow.meta, start, end)
         is_active = flow.packets > flow.before.packets
         flow.is_ready_to_delete = flow.idle_deadline <= now
         flow.is_exported = True

@@ -75,7 +75,7 @@ class Dumper(Protocol):
         ...
 
     async def count(self) -> int:
-        """How many it holds, of whatever zone; 0 where it is not told."""
+        """How many it holds, of whatever zone; 0 where that is told by the entries that a dump gives alone."""
         ...
 
 
@@ -168,19 +168,23 @@ class DefaultZoneFirst:
     def __init__(self, first: Dumper, second: Dumper) -> None:
         self._first = first
         self._second = second
+        self._entries = 0
         self.has_counters = second.has_counters
 
     async def dump(self) -> AsyncGenerator[Portion, None]:
         for dumper in (self._first, self._second):
+            self._entries = 0
             async with aclosing(dumper.dump()) as portions:
                 async for portion in portions:
+                    self._entries += portion.entries
                     yield portion
 
     async def max_connections(self) -> int:
         return await self._second.max_connections()
 
     async def count(self) -> int:
-        return await self._second.count()
+        # A dumper that does not leave out other zones reads every entry twice; the table holds it once.
+        return await self._second.count() or self._entries
 
 
 def _release() -> tuple[int, ...]:

@@ -15,6 +15,7 @@ __all__ = [
     "ID_AT",
     "IPS_DYING",
     "NO_TCP_STATE",
+    "OVER",
     "ROW",
     "START_AT",
     "STATE_AT",
@@ -51,7 +52,7 @@ TCP_STATES: Final = (
     "SYN_SENT2",
 )
 NO_TCP_STATE: Final = 255
-_OVER: Final = frozenset({TCP_STATES.index("TIME_WAIT"), TCP_STATES.index("CLOSE")})
+OVER: Final = frozenset({TCP_STATES.index("TIME_WAIT"), TCP_STATES.index("CLOSE")})  # nothing more comes of it
 IPS_DYING: Final = 0x200  # linux/netfilter/nf_conntrack_common.h
 
 
@@ -119,5 +120,5 @@ def is_dying(tcp_state: int, status: int, *, is_present: bool) -> bool:
     if not is_present:
         return True
     if tcp_state_name(tcp_state):
-        return tcp_state in _OVER
+        return tcp_state in OVER
     return bool(status & IPS_DYING)

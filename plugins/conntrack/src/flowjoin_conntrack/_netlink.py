@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from flowjoin_conntrack._entry import NO_TCP_STATE, ROW, ZONE
 
-__all__ = ["EVENT_GROUPS", "MessageKind", "NetlinkError", "Reading", "dump_request", "read"]
+__all__ = ["EVENT_GROUPS", "MessageKind", "NetlinkError", "Reading", "attributes", "dump_request", "read"]
 
 _HEADER: Final = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _NFGEN: Final = struct.Struct(">BBH")  # family, version, resource id
@@ -138,7 +138,12 @@ def _messages(buffer: bytes) -> Iterator[tuple[int, int, int, int]]:
         offset += (length + 3) & ~3
 
 
-def _attributes(buffer: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def attributes(buffer: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Type, and where the value begins and ends, of each attribute between two offsets.
+
+    Raises:
+        NetlinkError: one is longer than what is there.
+    """
     while start + 4 <= end:
         length, kind = _ATTRIBUTE.unpack_from(buffer, start)
         if length < 4 or start + length > end:
@@ -165,15 +170,15 @@ class _Direction:
     def __init__(self, buffer: bytes, start: int, end: int) -> None:
         self.family = self.protocol = self.source_port = self.destination_port = 0
         self.source = self.destination = bytes(16)
-        for kind, first, last in _attributes(buffer, start, end):
+        for kind, first, last in attributes(buffer, start, end):
             if kind == 1:  # CTA_TUPLE_IP
-                for inner, at, to in _attributes(buffer, first, last):
+                for inner, at, to in attributes(buffer, first, last):
                     size, name = _ADDRESSES.get(inner, (0, ""))
                     if size:
                         self.family = 4 if size == 4 else 6
                         setattr(self, name, _octets(buffer, at, to, size).rjust(16, b"\0"))
             elif kind == 2:  # CTA_TUPLE_PROTO
-                for inner, at, to in _attributes(buffer, first, last):
+                for inner, at, to in attributes(buffer, first, last):
                     if inner == 1:
                         self.protocol = _number(buffer, at, to, 1)
                     elif inner == 2:
@@ -184,9 +189,9 @@ class _Direction:
 
 def _tcp_state(buffer: bytes, start: int, end: int) -> int:
     found = NO_TCP_STATE
-    for kind, first, last in _attributes(buffer, start, end):
+    for kind, first, last in attributes(buffer, start, end):
         if kind == 1:  # CTA_PROTOINFO_TCP
-            for inner, at, to in _attributes(buffer, first, last):
+            for inner, at, to in attributes(buffer, first, last):
                 if inner == 1:  # CTA_PROTOINFO_TCP_STATE
                     found = _number(buffer, at, to, 1)
     return found
@@ -195,7 +200,7 @@ def _tcp_state(buffer: bytes, start: int, end: int) -> int:
 def _pair(buffer: bytes, start: int, end: int) -> tuple[int, int]:
     """Attributes 1 and 2: packets and octets, or start and stop."""
     first = second = 0
-    for kind, at, to in _attributes(buffer, start, end):
+    for kind, at, to in attributes(buffer, start, end):
         if kind == 1:
             first = _number(buffer, at, to, 8)
         elif kind == 2:
@@ -210,7 +215,7 @@ def _entry_of(buffer: bytes, start: int, end: int) -> bytes | None:
     packets = octets = reverse_packets = reverse_octets = 0
     tcp_state = NO_TCP_STATE
     labels = bytes(16)
-    for kind, at, to in _attributes(buffer, start, end):
+    for kind, at, to in attributes(buffer, start, end):
         if kind == _TUPLE_ORIG:
             original = _Direction(buffer, at, to)
         elif kind == _TUPLE_REPLY:

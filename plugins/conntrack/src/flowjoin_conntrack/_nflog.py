@@ -15,7 +15,7 @@ from typing import Final
 
 from flowjoin_conntrack._entry import ROW, Connection
 from flowjoin_conntrack._forms import read
-from flowjoin_conntrack._netlink import NetlinkError, _attributes
+from flowjoin_conntrack._netlink import NetlinkError, attributes
 from flowjoin_conntrack._packet import Packet, packet_of
 
 __all__ = ["Acknowledged", "LoggedPacket", "bind_request", "logged_packets"]
@@ -118,7 +118,7 @@ def logged_packets(buffer: bytes) -> Iterator[LoggedPacket | Acknowledged]:
 
 
 def _logged_packet(buffer: bytes, start: int, end: int) -> LoggedPacket:
-    found = {kind: (at, to) for kind, at, to in _attributes(buffer, start, end)}
+    found = {kind: (at, to) for kind, at, to in attributes(buffer, start, end)}
 
     def octets(kind: int) -> bytes:
         at, to = found.get(kind, (0, 0))
@@ -142,10 +142,10 @@ def _logged_packet(buffer: bytes, start: int, end: int) -> LoggedPacket:
     )
 
 
-def _connection(attributes: bytes) -> Connection | None:
+def _connection(told: bytes) -> Connection | None:
     """What connection tracking tells in a packet's message is what it tells in messages of its own."""
-    if not attributes:
+    if not told:
         return None
-    body = _NFGEN.pack(socket.AF_UNSPEC, 0, 0) + attributes
+    body = _NFGEN.pack(socket.AF_UNSPEC, 0, 0) + told
     rows = read(_HEADER.pack(_HEADER.size + len(body), _TRACKED, 0, 0, 0) + body, frozenset()).rows
     return Connection.unpack(rows) if len(rows) == ROW.size else None

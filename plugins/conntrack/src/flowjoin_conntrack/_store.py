@@ -23,11 +23,12 @@ from flowjoin_conntrack._entry import ROW, START_AT, TAIL, TAIL_AT, is_dying
 from flowjoin_conntrack._forms import ConnectionTable
 from flowjoin_conntrack._table import ACTIVE, EXPORTED, FREE, GONE, LEFT_OUT, LOOKED, QUEUED, READY
 
-__all__ = ["ConnectionStore", "Counters", "EndReason", "Export", "Timeouts"]
+__all__ = ["ConnectionStore", "Counters", "EndReason", "Export", "Timeouts", "end_of"]
 
 MetaT = TypeVar("MetaT")
 
-_LONGEST_RETRY: Final = 60.0  # between looks at a connection that is nobody's
+_FIRST_RETRY: Final = 1.0  # between looks at a connection that is nobody's
+_LONGEST_RETRY: Final = 60.0
 _SLICE: Final = 16384  # slots looked at in one go: a millisecond in the plain form
 _GONE_SLICE: Final = 1024  # of those that were not there
 _LOOKS: Final = 16  # at entries of the queue, for a row
@@ -76,8 +77,7 @@ class Export(NamedTuple, Generic[MetaT]):
     Attributes:
         row: as ``ROW`` packs it.
         before: the totals at the last export; zero at the first.
-        last_seen: nanoseconds since 1970, of the poll or event that saw it last.
-        first_seen: the same of the one that saw it first.
+        first_seen: nanoseconds since 1970, of the poll, event or packet that told of it first.
         end: seconds since 1970 that the row ends at; later than its start and than the end of the row before, for
             an aggregator takes nothing from a record that ends no later than what it knows.
     """
@@ -85,11 +85,10 @@ class Export(NamedTuple, Generic[MetaT]):
     row: bytes
     before: Counters
     reason: EndReason
-    last_seen: int
     is_first: bool
     meta: MetaT
-    first_seen: int = 0
-    end: int = 0
+    first_seen: int
+    end: int
 
 
 class ConnectionStore(Generic[MetaT]):
@@ -97,6 +96,9 @@ class ConnectionStore(Generic[MetaT]):
 
     A poll is ``begin_poll``, ``see`` for each portion as it arrives, and ``end_poll`` once the table was read whole;
     one that failed is simply not ended: what it saw counts, and nothing is gone because it was not seen.
+
+    Attributes:
+        forgotten: connections that a clean-up took away before a row told of them.
     """
 
     def __init__(self, timeouts: Timeouts, classify: Callable[[bytes], MetaT | None]) -> None:
@@ -249,7 +251,7 @@ class ConnectionStore(Generic[MetaT]):
         if meta is None:
             self._table.set_flags(slot, LEFT_OUT)
             self._left_out += 1
-            self._retry(slot, 1.0)
+            self._retry(slot, _FIRST_RETRY)
         else:
             self._enqueue(slot, self._now + self._timeouts.active)
         return slot
@@ -273,7 +275,7 @@ class ConnectionStore(Generic[MetaT]):
         is_active = self._table.replace(slot, row, self._poll, self._now, self._wall)
         flags = self._table.flags(slot)
         if flags & LEFT_OUT:
-            self._ask_again(slot, _LONGEST_RETRY)
+            self._ask_again(slot, _FIRST_RETRY / 2)
         elif is_active and not flags & QUEUED:
             self._enqueue(slot, self._now + self._timeouts.active)
 
@@ -328,8 +330,8 @@ class ConnectionStore(Generic[MetaT]):
         assert meta is not None, "what is nobody's is never queued"
         first_seen, last_seen = self._table.seen(slot)
         before = Counters(*self._table.before(slot))
-        self._told_ends[slot] = end = max(_end_of(row, first_seen, last_seen), self._told_ends[slot] + 1)
-        export = Export(row, before, reason, last_seen, not flags & EXPORTED, meta, first_seen, end)
+        self._told_ends[slot] = end = end_of(row, first_seen, last_seen, before=self._told_ends[slot])
+        export = Export(row, before, reason, not flags & EXPORTED, meta, first_seen, end)
         self._table.exported(slot)
         self._exported_at[slot] = now
         if is_over:
@@ -361,10 +363,17 @@ class ConnectionStore(Generic[MetaT]):
         self._tickets[slot] = 0
 
 
-def _end_of(row: bytes, first_seen: int, last_seen: int) -> int:
-    """Seconds since 1970, of the last sign of life; the second after the start for what is shorter."""
+def end_of(row: bytes, first_seen: int, last_seen: int, *, before: int) -> int:
+    """When a row ends: at the last sign of life, but a second or more after the start and after the row before.
+
+    Args:
+        row: as ``ROW`` packs it.
+        first_seen: nanoseconds since 1970, for a row without a start.
+        last_seen: the same, for a row without a stop.
+        before: the end of the row before, seconds since 1970; 0 where there is none.
+    """
     start, stop = _TIMES.unpack_from(row, START_AT)
-    return max((stop or last_seen) // _SECOND, (start or first_seen) // _SECOND + 1)
+    return max((stop or last_seen) // _SECOND, (start or first_seen) // _SECOND + 1, before + 1)
 
 
 def _is_another(row: bytes, known: bytes) -> bool:

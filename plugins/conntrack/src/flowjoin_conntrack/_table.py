@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from flowjoin_conntrack._entry import IDENTITY, ROW, START_AT, STATE_AT, TAIL, TAIL_AT
+from flowjoin_conntrack._entry import IDENTITY, OVER, ROW, START_AT, STATE_AT, TAIL, TAIL_AT
 
 __all__ = [
     "ACTIVE",
@@ -21,7 +21,6 @@ __all__ = [
     "GONE",
     "LEFT_OUT",
     "LOOKED",
-    "OVER",
     "QUEUED",
     "READY",
     "ConnectionTable",
@@ -37,7 +36,6 @@ READY: Final = 32  # its last export is out: it may be deleted
 GONE: Final = 64  # an event told its end, or its identity is another's now
 FREE: Final = 128  # in use by nobody
 
-OVER: Final = frozenset({7, 8})  # enum tcp_conntrack: TIME_WAIT and CLOSE
 _IDENTITY: Final = IDENTITY.size
 _START: Final = slice(START_AT, START_AT + 8)
 _NONE: Final = bytes(8)

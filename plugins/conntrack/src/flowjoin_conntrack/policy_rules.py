@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -31,7 +30,6 @@ from flowjoin_conntrack._policy_table import PolicyTable, rules_of
 __all__ = ["PolicyRulesConfig", "flowjoin_lookup_types"]
 
 _OK, _NOT_MODIFIED = 200, 304
-_USER: Final = re.compile(r"//[^/\s@]*@")  # a password may be in it
 _LONGEST_WAIT: Final = 60.0  # between attempts
 _SOONEST: Final = 1.0  # after an attempt, where a number is asked for that nobody has
 
@@ -54,8 +52,10 @@ class PolicyRulesConfig:
         try:
             target = target_of(self.url)
         except ValueError:
-            shown = _USER.sub("//***@", self.url)[:80]
-            raise ValueError(f'"url" is "{shown}"; write one such as https://127.0.0.1:8443/rules') from None
+            # What stands before an @ may be a password, and after a ? a token.
+            shown = "" if "@" in self.url or "?" in self.url else f' is "{self.url[:80]}", which'
+            problem = f'"url"{shown} is no URL of a list; write one such as https://127.0.0.1:8443/rules'
+            raise ValueError(problem) from None
         if self.token is not None and not target.is_tls and not target.is_here:
             raise ValueError('"token" would cross the network in clear text; write an https URL')
         if self.key is not None and self.certificate is None:
@@ -95,16 +95,22 @@ class _PolicyRules:
         return found
 
     async def refresh_for_ever(self) -> None:
-        """Every interval, ever less often while it fails; soon where a number is asked for that is not in the list."""
-        wait = float(self._config.interval)
+        """Every interval, ever less often while it fails; sooner where a number is asked for that is not in the list.
+
+        Soon while it succeeds; while it fails at the interval, for a server that is in trouble has enough of that.
+        """
+        interval = float(self._config.interval)
+        wait, soonest = interval, min(_SOONEST, interval)
         while True:
             began = trio.current_time()
             with trio.move_on_at(began + wait):
                 await self._is_missed.wait()
-                await trio.sleep_until(began + min(_SOONEST, wait))
+                await trio.sleep_until(began + soonest)
             self._is_missed = trio.Event()
-            succeeded = await self.refresh()
-            wait = float(self._config.interval) if succeeded else max(wait, min(2 * wait, _LONGEST_WAIT))
+            if await self.refresh():
+                wait, soonest = interval, min(_SOONEST, interval)
+            else:
+                wait, soonest = max(wait, min(2 * wait, _LONGEST_WAIT)), interval
 
     async def refresh(self) -> bool:
         """Ask for the list; whether it came."""
