@@ -233,25 +233,59 @@ def test_rows_that_nobody_takes_within_the_grace_period_are_a_failure(
     assert "2 rows were not delivered within shutdownGracePeriod" in capsys.readouterr().err
 
 
-def test_a_reader_that_has_enough_ends_it_quietly(tmp_path: Path) -> None:
-    path = tmp_path / "flows.pcap"
-    first = both_halves()
-    frames = first + [
+def many_flows(directory: Path) -> Path:
+    """Their rows as JSON are several times what a pipe holds (pipe(7): 64 KiB)."""
+    path = directory / "flows.pcap"
+    frames = [
         sent(1020.0 + port, node, half | {"sourceTransportPort": port}, sequence=port)
         for port in range(2, 300)
         for node, half in ((SOURCE_NODE, S1), (DESTINATION_NODE, D1))
     ]
-    path.write_bytes(pcap(frames))
+    path.write_bytes(pcap(both_halves() + frames))
+    return path
+
+
+def left_after_a_line(*arguments: str) -> tuple[int, bytes]:
+    """How a replay ends whose reader takes one line and goes, and what it says on standard error."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "flowjoin", "replay", str(path), "--output", "json"],
+        [sys.executable, "-m", "flowjoin", "replay", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": ""},
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    assert process.stdout.readline().startswith(b"{")
-    process.stdout.close()
-    said = process.stderr.read()
-    process.stderr.close()
-    assert (process.wait(), said) == (0, b"")
+    try:
+        assert process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        process.stderr.close()
+        return process.wait(timeout=60), said
+    finally:
+        process.kill()
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(tmp_path: Path) -> None:
+    assert left_after_a_line(str(many_flows(tmp_path)), "--output", "json") == (0, b"")
+
+
+@pytest.mark.parametrize("spool", ["none", "{maxSize: 1MiB}"])
+def test_so_it_does_where_an_exporter_of_the_configuration_writes_to_standard_output(
+    tmp_path: Path, spool: str
+) -> None:
+    pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
+    config = tmp_path / "flowjoin.yaml"
+    config.write_text(
+        f'exporters: [{{type: log, path: "-", format: jsonLines, spool: {spool}}}]\nlog: {{level: error}}\n'
+    )
+    assert left_after_a_line(str(many_flows(tmp_path)), "-c", str(config)) == (0, b"")
+
+
+def test_where_others_wanted_the_rows_too_it_says_that_they_have_not_got_all(tmp_path: Path) -> None:
+    pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
+    config = tmp_path / "flowjoin.yaml"
+    output, file = '{type: log, path: "-", format: jsonLines}', f"{{type: log, name: file, path: {tmp_path}/log}}"
+    config.write_text(f"exporters: [{output}, {file}]\nlog: {{level: error}}\n")
+    code, said = left_after_a_line(str(many_flows(tmp_path)), "-c", str(config))
+    assert code == 1
+    assert said.startswith(b"flowjoin: nobody reads standard output any more"), said

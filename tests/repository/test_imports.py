@@ -44,6 +44,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("_api_server.places", "trio"): "who waits for a place, beside the process.py that gives them",
     ("_certificates.authority", "time"): _A_SHELL,
     ("_certificates.authority", "trio"): _A_SHELL,
+    ("_certificates.self_signed", "time"): _A_SHELL,
+    ("_certificates.self_signed", "trio"): _A_SHELL,
     ("_certificates.directory", "secrets"): "names of files that are not there yet",
     ("_collector.datagrams", "socket"): _A_SHELL,
     ("_collector.handshakes", "trio"): _A_SHELL,

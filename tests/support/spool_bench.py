@@ -39,6 +39,8 @@ class FaultyDisk(Disk):
         fault: raised by each write.
         sync_fault: raised by each sync, but for the next ``good_syncs``.
         read_fault: raised by each read.
+        close_fault: raised by each close, which closes all the same, as a network's file system does.
+        remove_fault: raised by each removal.
     """
 
     def __init__(self) -> None:
@@ -47,6 +49,8 @@ class FaultyDisk(Disk):
         self.sync_fault: OSError | None = None
         self.good_syncs = 0
         self.read_fault: OSError | None = None
+        self.close_fault: OSError | None = None
+        self.remove_fault: OSError | None = None
         self.reads = 0
         self.syncs = 0
         self.written = 0
@@ -71,6 +75,16 @@ class FaultyDisk(Disk):
                 raise self.sync_fault
             self.good_syncs -= 1
         super().sync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        super().close(descriptor)
+        if self.close_fault is not None:
+            raise self.close_fault
+
+    def remove(self, path: Path) -> None:
+        if self.remove_fault is not None:
+            raise self.remove_fault
+        super().remove(path)
 
     def read(self, path: Path, offset: int, length: int) -> bytes:
         self.reads += 1

@@ -209,6 +209,56 @@ async def test_a_disk_that_fails_leaves_the_file_before_and_nothing_beside(tmp_p
     assert start.health.snapshot()[0].state is State.OK
 
 
+@pytest.mark.parametrize("room", [0, 10, 60, 200])
+async def test_a_disk_that_can_not_even_remove_what_did_not_fit_ends_no_run(tmp_path: Path, room: int) -> None:
+    start = Start(tmp_path)
+    start.send()
+    await start.checkpoint.save()
+    before = read(tmp_path / "checkpoint")
+    start.disk.room = room
+    start.disk.close_fault = OSError(errno.EIO, os.strerror(errno.EIO))
+    start.disk.remove_fault = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # file systems that copy on write
+    await start.checkpoint.save()
+    assert start.log.lines[-1][2]["problem"] == os.strerror(errno.ENOSPC)
+    assert read(tmp_path / "checkpoint") == before
+    start.disk.room = start.disk.close_fault = start.disk.remove_fault = None
+    await start.checkpoint.save()
+    assert names(tmp_path) == {"checkpoint", "cluster-uuid", "epoch", "instance-id", "lock"}
+    assert open_checkpoint(tmp_path / "checkpoint", Disk()).closing.flows == 3
+
+
+async def test_a_file_whose_closing_fails_is_closed_once_and_is_no_checkpoint(tmp_path: Path) -> None:
+    """A network's file system may say only then that there is no room."""
+    start = Start(tmp_path)
+    start.send()
+    start.disk.close_fault = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+    await start.checkpoint.save()
+    assert start.log.lines[-1][2]["problem"] == os.strerror(errno.EDQUOT)
+    assert names(tmp_path) == {"cluster-uuid", "epoch", "instance-id", "lock"}
+
+
+@pytest.mark.parametrize(
+    ("wall", "flows"),
+    [
+        pytest.param(1900.0, 3, id="forward, within maxAge"),
+        pytest.param(1901.0, 0, id="forward, beyond it: the flows are over, as far as anybody knows"),
+        pytest.param(10.0, 3, id="backward"),
+    ],
+)
+async def test_a_wall_clock_that_jumped_changes_at_most_whether_flows_come_back(
+    tmp_path: Path, wall: float, flows: int
+) -> None:
+    first = Start(tmp_path, wall=1000.0)
+    first.send()
+    await first.checkpoint.save(is_last=True)
+    second = Start(tmp_path, wall=wall)
+    await second.checkpoint.restore()
+    assert second.harness.statistics.flows_held == flows
+    if flows:
+        assert second.log.lines[-1][2]["age_seconds"] == max(0.0, wall - 1000.0)
+        assert second.harness.kernel.next_expiry() == first.harness.kernel.next_expiry()
+
+
 @pytest.mark.parametrize("calls", range(9))
 async def test_a_write_that_is_cancelled_leaves_a_whole_file_or_none(tmp_path: Path, calls: int) -> None:
     start = Start(tmp_path)

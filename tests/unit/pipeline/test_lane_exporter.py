@@ -76,6 +76,24 @@ async def test_closing_cuts_a_pause_short_so_that_the_grace_time_is_used(autojum
     assert [when for when, _, _ in exporter.calls] == [0, 10]
 
 
+async def test_a_pause_is_cut_short_though_the_failure_is_still_being_written_down(autojump_clock, nursery) -> None:
+    exporter = MemoryExporter([RetryableExportError(retry_after=3000)])
+    bench = LaneBench(exporter.open)
+    store = bench.lane._store
+
+    async def persist() -> None:
+        await trio.sleep(2)
+
+    store.persist = persist
+    nursery.start_soon(bench.lane.run)
+    bench.lane.offer(batch_of(1))
+    await trio.sleep(1)
+    bench.lane.close()
+    await trio.sleep(3)
+
+    assert [when for when, _, _ in exporter.calls] == [0, 2]
+
+
 async def test_an_open_that_yields_no_exporter_fails_without_touching_the_rows(autojump_clock, nursery) -> None:
     @asynccontextmanager
     async def open_exporter() -> AsyncIterator[Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flowjoin._pipeline import state_directory
-from flowjoin._pipeline.state_directory import find_directory, open_state
+from flowjoin._pipeline.state_directory import find_directory, open_state, write_durably
 from flowjoin.api import ConfigError
 
 
@@ -95,6 +95,15 @@ def test_an_epoch_that_cannot_be_written_is_an_error_and_leaves_the_old_one(
 
     assert (tmp_path / "epoch").read_text() == "1\n"
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_what_processes_left_that_were_killed_while_they_wrote_does_not_heap_up(tmp_path: Path) -> None:
+    write_durably(tmp_path / "templates", b"one")
+    assert (tmp_path / "templates").stat().st_mode & 0o777 == 0o600
+    for _ in range(3):
+        (tmp_path / ".templates-new").write_bytes(b"half of what was to be wri")  # and there the process ended
+        write_durably(tmp_path / "templates", b"two")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"templates": b"two"}
 
 
 @pytest.mark.parametrize("before", [2, 99])

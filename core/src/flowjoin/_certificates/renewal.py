@@ -13,9 +13,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from flowjoin._certificates.profiles import Pair, can_issue
 
-__all__ = ["authority_problem", "client_problem", "name_of", "pair_of"]
+__all__ = ["RENEWED_BEFORE", "authority_problem", "client_problem", "name_of", "pair_of"]
 
-_RENEWED_BEFORE: Final = datetime.timedelta(days=90)
+RENEWED_BEFORE: Final = datetime.timedelta(days=90)
 
 
 def pair_of(data: Mapping[str, bytes] | None) -> Pair | None:
@@ -73,6 +73,6 @@ def _common(held: Pair | None, now: datetime.datetime) -> tuple[str | None, x509
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if key.public_key().public_bytes(*form) != certificate.public_key().public_bytes(*form):
         return "its key is another's", None
-    if certificate.not_valid_after_utc - now < _RENEWED_BEFORE:
+    if certificate.not_valid_after_utc - now < RENEWED_BEFORE:
         return f"it ends on {certificate.not_valid_after_utc:%Y-%m-%d}", None
     return None, certificate

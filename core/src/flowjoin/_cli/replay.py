@@ -23,6 +23,7 @@ from flowjoin._cli.capture_file import (
 )
 from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
 from flowjoin._cli.configuration import add_config_argument, make_logs, read_config, say_notices
+from flowjoin._cli.standard_output import watch_reader, writes_to_standard_output
 from flowjoin._cli.terminal_exporter import TERMINAL_NAME, TerminalSettings, terminal_exporter_type
 from flowjoin._collector.capture import CapturedMessage, CaptureItem
 from flowjoin._config.fields import Settings
@@ -59,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         CommandError: the file cannot be read, or not to its end; or rows were not delivered.
+        BrokenPipeError: nobody reads standard output any more, and all rows were for it.
     """
     _refuse_state(arguments.file)
     loaded = load_config("") if arguments.config is None else read_config(arguments.config)
@@ -111,14 +113,23 @@ def _replayed(
     bound: BoundConfig, items: Iterator[CaptureItem], logs: Logs, scope: trio.CancelScope, tell: Callable[[int], None]
 ) -> ReplayOutcome | None:
     form = os.environ.get("FLOWJOIN_KERNEL", "auto")
-    is_interrupted = False
+    on_output = [writes_to_standard_output(exporter) for exporter in bound.exporters]
+    companions = [watch_reader] if any(on_output) else []
+    is_interrupted = is_unread = False
     outcome = None
     try:
-        outcome = run_replay(bound, items, logs=logs, form=form, scope=scope, tell=tell)
+        outcome = run_replay(bound, items, logs=logs, form=form, scope=scope, tell=tell, companions=companions)
     except* KeyboardInterrupt:  # trio's nurseries put it into groups
         is_interrupted = True
+    except* BrokenPipeError:
+        is_unread = True
     if is_interrupted:
         raise KeyboardInterrupt
+    if is_unread:
+        if all(on_output):
+            raise BrokenPipeError
+        problem = "nobody reads standard output any more, to which an exporter writes; the others may lack rows"
+        raise CommandError(problem, exit_code=EXIT_FAILED)
     return outcome
 
 

@@ -245,7 +245,8 @@ class ApiServer:
         "where it listens; others than this machine need tls and authentication; default 127.0.0.1 and apiPort",
     ] = None
     tls: Annotated[
-        ApiServerTls | Literal["selfSigned", "none"], "HTTPS; selfSigned makes a certificate at each start"
+        ApiServerTls | Literal["selfSigned", "none"],
+        "HTTPS; selfSigned makes a certificate at each start, and another 90 days before its end",
     ] = "none"
     token: Annotated[Secret | None, "bearer token; who has it may read everything"] = None
     review_tokens: Annotated[

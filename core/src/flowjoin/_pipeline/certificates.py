@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import trio
@@ -16,7 +15,7 @@ from flowjoin._certificates.directory import CertificateDirectory
 from flowjoin._certificates.files import TlsSource
 from flowjoin._certificates.process import open_file_tls
 from flowjoin._certificates.profiles import subject_alternative_name
-from flowjoin._certificates.self_signed import self_signed
+from flowjoin._certificates.self_signed import open_self_signed
 from flowjoin._config.model import ApiServer, Collector
 from flowjoin._model.errors import ConfigError
 from flowjoin._pipeline.assembly import Pipeline
@@ -103,18 +102,15 @@ async def open_api_tls(settings: ApiServer, health: HealthTable, log: Logger) ->
             yield tls
     elif settings.tls == "selfSigned":
         names = list(dict.fromkeys(["localhost", "127.0.0.1", "::1", *_own_name()]))
-        make = partial(
-            self_signed,
-            names,
-            time.time(),
-            minimum_version=api_minimum_version(settings),
-            ciphers=api_ciphers(settings),
+        opening = open_self_signed(
+            names, minimum_version=api_minimum_version(settings), ciphers=api_ciphers(settings), log=log
         )
-        try:
-            made = await trio.to_thread.run_sync(make, abandon_on_cancel=True)
-        except ValueError as exc:
-            raise ConfigError(str(exc), path="apiServer.tlsCipherSuites") from exc
-        yield made
+        async with AsyncExitStack() as stack:
+            try:
+                made = await stack.enter_async_context(opening)
+            except ValueError as exc:
+                raise ConfigError(str(exc), path="apiServer.tlsCipherSuites") from exc
+            yield made
     else:
         yield None
 

@@ -74,7 +74,7 @@ class CheckpointWriter:
         """Begin.
 
         Raises:
-            OSError: here and in every other method.
+            OSError: here and in every other method but ``abandon``.
         """
         self._path = path
         self._new = path.with_name(f".{path.name}-new")
@@ -97,18 +97,22 @@ class CheckpointWriter:
         self._frame(_CLOSING, json.dumps(asdict(closing)).encode())
         assert self._descriptor is not None, "it is open"
         self._disk.sync(self._descriptor)
-        self._disk.close(self._descriptor)
-        self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None  # whatever closing it says, it is closed
+        self._disk.close(descriptor)
         self._disk.rename(self._new, self._path)
         self._disk.sync_directory(self._path.parent)
 
     def abandon(self) -> None:
-        """Leave nothing, if it was not finished."""
+        """Leave nothing, if it was not finished.
+
+        A disk that refuses even that has said what is wrong before, and the next one to begin takes the file's place.
+        """
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            self._disk.close(descriptor)
-        with suppress(FileNotFoundError):
-            self._new.unlink()
+            with suppress(OSError):
+                self._disk.close(descriptor)
+        with suppress(OSError):
+            self._disk.remove(self._new)
 
     def _frame(self, kind: bytes, octets: bytes) -> None:
         packed = zlib.compress(octets, _LEVEL)

@@ -88,7 +88,7 @@ class Lane:
         self._failing_batch = ""  # its id; empty when the last export went well
         self._unknown_failures = 0  # of it, in a row
         self._changed = trio.Event()  # there may be something to deliver
-        self._hurry = trio.Event()  # a pause has lost its reason
+        self._hurry = trio.Event()  # the pause after the last failure has lost its reason
         self._room = trio.lowlevel.ParkingLot()
 
     @property
@@ -340,6 +340,7 @@ class Lane:
 
     def _failed(self, part: Part, exc: Exception) -> float | None:
         """Note a failed ``export``; gives the seconds to wait, None to go on at once."""
+        self._hurry = trio.Event()
         refused = refused_rows(part, exc) if isinstance(exc, PermanentExportError) else None
         if refused is not None:
             self._store.settle(refused, said_by(exc))
@@ -378,6 +379,7 @@ class Lane:
 
     def _interrupted(self, exc: Exception) -> None:
         """The exporter's context failed; if an ``export`` was under way, that is how it ended."""
+        self._hurry = trio.Event()
         self._is_open = False
         self._tried.set()
         if (part := self._store.current) is None:
@@ -394,7 +396,5 @@ class Lane:
             await self._changed.wait()
 
     async def _pause(self, seconds: float) -> None:
-        await trio.lowlevel.checkpoint()
-        self._hurry = trio.Event()
         with trio.move_on_after(0 if self._successor is not None else seconds):
             await self._hurry.wait()

@@ -140,16 +140,12 @@ class Reloader:
         changes = compare(old.config, bound.config)
         plan = _plan(old.exporters, bound.exporters)
         maker = pipeline.lane_maker
-        moved = {
-            plugin.entry.name
-            for plugin in plan.changed
-            if maker.is_spooled(plugin) != keeper.lane(plugin.entry.name).is_durable
-        }
         lanes = []
         for plugin in plan.added:
             await keeper.wait_gone(plugin.entry.name)
-        if plan.added or moved:
+        if plan.added or self._moved(plan, keeper):
             self._state = await self._in_thread(self._state.next_epoch)  # no id of theirs was used before
+        moved = self._moved(plan, keeper)  # asked again: an earlier reload's change may have come about meanwhile
         replacements = [
             (plugin.entry.name, maker.replacement(plugin, self._state, is_moved=plugin.entry.name in moved))
             for plugin in plan.changed
@@ -191,6 +187,12 @@ class Reloader:
         fixed = [*changes.fixed, *_new_elements(old, bound)]
         if fixed:
             self._log.warning("restart_needed", keys=fixed, problem="these cannot change while running")
+
+    def _moved(self, plan: _Plan, keeper: LaneKeeper) -> set[str]:
+        """Whose lane is in a store of the other kind than it is to have."""
+        is_spooled = self._pipeline.lane_maker.is_spooled
+        entries = ((plugin.entry.name, is_spooled(plugin)) for plugin in plan.changed)
+        return {name for name, is_to_be in entries if keeper.lane(name).is_durable != is_to_be}
 
     async def _in_thread(self, function: Callable[[], T], *, may_hang: bool = False) -> T:
         """``may_hang``: in a file system that is away, in a plugin's import; the run's end does not wait for it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from flowjoin._pipeline.assembly import assemble
 from flowjoin._pipeline.books import Books
 from flowjoin._pipeline.kernel_factory import make_kernel
 from flowjoin._pipeline.loop_clock import LoopClock
-from flowjoin._pipeline.process import Stop, open_stages
+from flowjoin._pipeline.process import Companion, Stop, open_stages
 from flowjoin._pipeline.replay import Replay
 from flowjoin._pipeline.state_directory import State, open_state
 from flowjoin._telemetry.logs import Logs
@@ -53,6 +53,7 @@ def run_replay(
     form: str = "auto",
     scope: trio.CancelScope | None = None,
     tell: Callable[[int], None] = lambda _items: None,
+    companions: Sequence[Companion] = (),
 ) -> ReplayOutcome | None:
     """Replay the items of a capture through a configuration's pipeline, without its collectors and sources.
 
@@ -63,6 +64,7 @@ def run_replay(
         form: of the kernel: what ``FLOWJOIN_KERNEL`` says, or ``auto``.
         scope: cancel it to stop at once.
         tell: told of the number of items of each step.
+        companions: run beside the pipeline until its last row has left; there are no addresses to tell them.
 
     Returns:
         How it ended; None if it was cancelled.
@@ -72,7 +74,7 @@ def run_replay(
         PluginError: a plugin breaks its contract.
     """
     with tempfile.TemporaryDirectory(prefix="flowjoin-replay-") as directory, open_state(Path(directory)) as state:
-        return trio.run(_main, bound, items, state, logs, form, scope or trio.CancelScope(), tell)
+        return trio.run(_main, bound, items, state, logs, form, scope or trio.CancelScope(), tell, companions)
 
 
 async def _main(
@@ -83,6 +85,7 @@ async def _main(
     form: str,
     scope: trio.CancelScope,
     tell: Callable[[int], None],
+    companions: Sequence[Companion],
 ) -> ReplayOutcome | None:
     kernel = make_kernel(bound, cluster_uuid=_CLUSTER_UUID, form=form)
     pipeline = assemble(
@@ -99,11 +102,15 @@ async def _main(
     outcome: ReplayOutcome | None = None
     with scope:
         fault: DecodeError | OSError | None = None
-        async with open_stages(pipeline, Stop()):
-            try:
-                fault = await replay.run(items, tell=tell)
-            except OSError as exc:
-                fault = exc
+        async with trio.open_nursery() as beside:
+            for companion in companions:
+                beside.start_soon(companion, ())
+            async with open_stages(pipeline, Stop()):
+                try:
+                    fault = await replay.run(items, tell=tell)
+                except OSError as exc:
+                    fault = exc
+            beside.cancel_scope.cancel()
         outcome = ReplayOutcome(books=pipeline.books(), fault=fault, streams_refused=replay.streams_refused)
     logs.report_suppressed(everything=True)
     return outcome

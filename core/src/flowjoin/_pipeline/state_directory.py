@@ -12,7 +12,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -240,16 +239,21 @@ def _overwrite(path: Path, octets: bytes) -> None:
 
 
 def write_durably(path: Path, octets: bytes) -> None:
-    """Whole or not at all, and on the disk before we go on."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    """Whole or not at all, and on the disk before we go on; one call at a time for a path.
+
+    What a process that was killed had begun is written over by the next one.
+    """
+    temporary = path.with_name(f".{path.name}-new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(octets)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what went wrong before is to be told
+            temporary.unlink()
         raise
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -38,6 +38,7 @@ from flowjoin._pipeline.spool.segments import list_segments, list_without_index,
 from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
 from flowjoin._pipeline.spool.settling import Settlement
 from flowjoin._pipeline.spool.shelf import Shelf
+from flowjoin._pipeline.spool.syncing import Syncing
 from flowjoin._pipeline.spool.threads import InThread, in_thread
 from flowjoin._pipeline.spool.writer import SpoolWriter
 from flowjoin.api._types import Batching, Logger
@@ -127,6 +128,7 @@ class SpoolStore:
             self._disk, settings.directory / DEAD_LETTERS, settings.dead_letter_octets, self._own, wall
         )
         self._settlement = Settlement(cursor_file, self._letters, self._disk, run=run, log=log)
+        self._syncing = Syncing(settings.sync, self._writer, self._settlement, run=run)
         reader = SegmentReader(self._disk, registry, run=run, component=component, log=log)
         self._ledger = Ledger()
         self._delivery = Delivery(self._shelf, self._cache, reader, self._settlement, self._ledger, log)
@@ -144,11 +146,10 @@ class SpoolStore:
             clock=clock,
         )
         self._is_wanted = self._is_flushing = self._is_ending = self._is_restored = False
-        self._has_changed = trio.Event()  # the settings
         self._work = trio.Event()
         self._progress = trio.Event()
         self._notify: Callable[[], None] = lambda: None
-        self._sync_limiter = trio.CapacityLimiter(1)
+        self._restoring_limiter = trio.CapacityLimiter(1)
         component.opened()
 
     # What is asked without waiting.
@@ -215,7 +216,7 @@ class SpoolStore:
             self._letters.max_octets = self._settings.dead_letter_octets
         self._writer.change(batching, self._settings)
         self._bounds.settings = self._settings
-        self._has_changed.set()
+        self._syncing.change(self._settings.sync)
         self._work.set()
 
     def put(self, batch: FlowBatch, now: float, *, may_drop: bool = True) -> int:
@@ -294,7 +295,7 @@ class SpoolStore:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(write, name=name)
             nursery.start_soon(self._keep_age, name=f"{name}, age")
-            nursery.start_soon(self._keep_synced, name=f"{name}, sync")
+            nursery.start_soon(self._syncing.run, name=f"{name}, sync")
             try:
                 yield
             finally:
@@ -345,7 +346,7 @@ class SpoolStore:
             now=self._clock(),
             wall=self._wall(),
         )
-        found = await self._run(restoring, limiter=self._sync_limiter)
+        found = await self._run(restoring, limiter=self._restoring_limiter)
         for segment in found.segments:
             self._shelf.append(segment)
         self._writer.newest = found.open_rows_in
@@ -384,18 +385,3 @@ class SpoolStore:
         while True:
             await trio.sleep(min(_AGE_CHECK_SECONDS, self._settings.segment_age))
             await self._give_up_beyond_bounds()
-
-    async def _keep_synced(self) -> None:
-        while True:
-            self._has_changed = trio.Event()
-            interval = self._settings.sync
-            with trio.move_on_after(interval if isinstance(interval, float) else inf):
-                await self._has_changed.wait()
-            if self._has_changed.is_set() or not self._writer.is_unsynced:
-                continue
-            self._writer.is_unsynced = False
-            try:
-                await self._writer.sync(self._sync_limiter)
-                await self._run(self._settlement.sync, limiter=self._sync_limiter)
-            except OSError as exc:
-                self._writer.must_roll(exc)
