@@ -118,7 +118,7 @@ def told(lines: list[dict[str, Any]]) -> str:
 
 
 def _without_path(problem: str) -> str:
-    return re.sub(r"\S*flowjoin\.yaml:(\d*)", lambda found: f"line {found[1]}:" if found[1] else "", problem).strip()
+    return re.sub(r"\S*flowjoin\.yaml:(\d*)", lambda found: f"line {found[1]}" if found[1] else "", problem).strip()
 
 
 def main() -> None:

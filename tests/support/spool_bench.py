@@ -18,6 +18,7 @@ from flowjoin._pipeline.lane_queue import LaneBooks
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.settings import SpoolSettings
 from flowjoin._pipeline.spool.store import SpoolStore
+from flowjoin._pipeline.spool.threads import InThread
 from flowjoin.api import Batching
 from flowjoin.wire.registry import default_registry
 
@@ -93,6 +94,7 @@ class SpoolBench:
         sync: str | float = "never",
         memory_octets: int = 64 * 1024 * 1024,
         disk: Disk | None = None,
+        run: InThread = at_once,
     ) -> None:
         directory.mkdir(exist_ok=True)
         self.directory = directory
@@ -113,7 +115,7 @@ class SpoolBench:
             clock=trio.current_time,
             wall=lambda: 1_790_000_000.0 + self.wall_shift + trio.current_time(),
             disk=disk,
-            run=at_once,
+            run=run,
         )
         self.lane = Lane(
             opener,

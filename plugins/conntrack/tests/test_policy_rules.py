@@ -175,7 +175,7 @@ async def test_a_server_that_is_not_there_is_waited_for() -> None:
         async with TYPE.open(PolicyRulesConfig(url=url), context) as opened:
             rules: Any = opened
             assert rules.rule(7) is None
-    assert "cannot be reached: " in context.impairments[0]
+    assert context.impairments[0].endswith("cannot be reached: Connection refused")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ async def test_a_server_that_is_not_there_is_waited_for() -> None:
     [
         ({"url": "rules.json"}, '"url" is "rules.json"'),
         ({"url": "ftp://127.0.0.1/"}, '"url" is "ftp'),
-        ({"url": "http://user:secret@127.0.0.1/"}, '"url" is "http'),
+        ({"url": "http://user:secret@127.0.0.1/"}, r'"url" is "http://\*\*\*@127.0.0.1/"'),
         ({"url": "http://127.0.0.1:99999/"}, '"url" is "http'),
         ({"url": "http://127.0.0.1/a b"}, '"url" is "http'),
         ({"url": "http://192.0.2.1/", "token": Secret("env", "T")}, "clear text"),

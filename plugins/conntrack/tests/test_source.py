@@ -96,6 +96,14 @@ async def test_who_may_not_read_the_table_is_told_what_is_missing() -> None:
             raise AssertionError("it opened")
 
 
+async def test_who_may_not_read_proc_needs_root_and_no_capability() -> None:
+    table = Table()
+    table.error = PermissionError(13, "Permission denied", "/proc/net/nf_conntrack")
+    with pytest.raises(ConfigError, match=r"cannot be read: Permission denied; run as root$"):
+        async with open_source(dataclasses.replace(CONFIG, dumper="proc"), RecordingContext(), table):
+            raise AssertionError("it opened")
+
+
 async def test_what_goes_to_the_gateways_interface_is_left_out(autojump_clock, monkeypatch: pytest.MonkeyPatch) -> None:
     addresses: list[frozenset[str]] = [frozenset(), frozenset({"10.10.0.1"})]
     monkeypatch.setattr("flowjoin_conntrack._source.addresses_of", lambda _name: addresses.pop(0))

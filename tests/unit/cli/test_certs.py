@@ -74,11 +74,17 @@ def test_a_validity_that_is_none_is_refused(pki: Path, capsys: pytest.CaptureFix
     assert certs("issue", pki, "--client", "a", f"--valid-for={text}", capsys=capsys)[0] == 2
 
 
+def test_a_directory_that_is_not_there_cannot_be_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = certs("show", tmp_path / "none", capsys=capsys)
+    assert (code, err) == (2, f"flowjoin: {tmp_path}/none is no directory\n")
+
+
 def test_an_issuer_that_is_not_there_or_no_authority_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = certs("issue", tmp_path, "--client", "a", capsys=capsys)
-    assert (code, err) == (1, f"flowjoin: {tmp_path}/ca.crt: No such file or directory\n")
+    hint = f"make an authority: flowjoin certs init {tmp_path}"
+    assert (code, err) == (2, f"flowjoin: {tmp_path}/ca.crt is not there; {hint}\n")
     certificates.write(tmp_path, "ca", certificates.client())
     code, _, err = certs("issue", tmp_path, "--client", "a", capsys=capsys)
     assert (code, err) == (2, f"flowjoin: {tmp_path}/ca.crt cannot issue: it is no authority\n")

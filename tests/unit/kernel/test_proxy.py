@@ -65,6 +65,14 @@ def test_what_a_record_says_itself_is_kept() -> None:
     assert (row["originalObservationDomainId"], row["clusterId"]) == (0, "theirs")
 
 
+def test_a_part_of_a_batch_has_its_rows() -> None:
+    harness = Harness(is_proxy=True)
+    harness.send(S1, D1, S1)
+    (batch,) = harness.expire()
+    assert batch.slice(1, 3).column("sourcePodName").tolist() == ["", "pod1"]
+    assert (len(batch.slice(2, 2)), len(batch.slice(1, 3).handles)) == (0, 0)
+
+
 def test_every_exporter_is_allowed_and_no_element_is_lost() -> None:
     names = [*PLAIN, "vlanId", "unknown", "vlanId"]
     harness = Harness(is_proxy=True)

@@ -153,6 +153,34 @@ async def test_a_row_that_kills_an_exporters_task_ends_as_a_dead_letter(autojump
     assert (bench.books.delivered, bench.books.dead_lettered) == (2, 1)
 
 
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_batch_that_export_never_saw_does_not_pay_for_an_exporters_task(steps: int, autojump_clock) -> None:
+    class ShortLived(MemoryExporter):
+        @asynccontextmanager
+        async def open(self) -> AsyncIterator[Any]:
+            self.opened += 1
+
+            async def background() -> None:
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                if self.opened <= 12:
+                    raise ValueError("background task failed")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(background)
+                yield self
+                nursery.cancel_scope.cancel()
+
+    exporter = ShortLived()
+    bench = LaneBench(exporter.open)
+    bench.lane.offer(batch_of(1))
+
+    await bench.finish()
+
+    assert exporter.rows == [1]
+    assert (bench.books.delivered, bench.books.dead_lettered, bench.books.failures) == (1, 0, 0)
+
+
 async def test_an_exporters_task_that_says_retryable_brings_the_batch_again_uncut(autojump_clock) -> None:
     class Reconnecting(WithTask):
         @asynccontextmanager

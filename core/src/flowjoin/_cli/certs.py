@@ -90,7 +90,10 @@ def _issue(arguments: argparse.Namespace) -> int:
         raise ValueError(f'"{name[:80]}" cannot be a file\'s name; write 1 to 64 letters, digits, "_", "." or "-"')
     if arguments.client and arguments.san:
         raise ValueError("--san is of servers; a client has its name alone")
-    authority = Pair(certificate=(directory / "ca.crt").read_bytes(), key=(directory / "ca.key").read_bytes())
+    try:
+        authority = Pair(certificate=(directory / "ca.crt").read_bytes(), key=(directory / "ca.key").read_bytes())
+    except FileNotFoundError as exc:
+        raise ValueError(f"{exc.filename} is not there; make an authority: flowjoin certs init {directory}") from exc
     now = _now()
     problem = authority_problem(authority, now - datetime.timedelta(days=90))  # it may be near its end
     if problem is not None:
@@ -107,6 +110,8 @@ def _issue(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    if not arguments.directory.is_dir():
+        raise ValueError(f"{arguments.directory} is no directory")
     held = read_directory(arguments.directory, _now())
     rows: list[dict[str, Cell]] = [
         {

@@ -259,8 +259,7 @@ class Lane:
     async def _serve(self) -> None:
         """Deliver through one exporter, until there is another one, or nothing more to deliver."""
         if self._successor is not None:
-            self._open_exporter, self._successor = self._successor, None
-            self._may_refuse = False
+            self._open_exporter, self._successor, self._may_refuse = self._successor, None, False
             self._component.patience.seconds = self._next_patience
         self._tenure = trio.CancelScope()
         with self._tenure:
@@ -283,9 +282,8 @@ class Lane:
         return self._successor is not None
 
     def _is_over(self) -> bool:
-        if self._is_replaced() or self._store is not self._opened:
-            return True
-        return self._is_closing and not self._store.held
+        is_left = self._is_replaced() or self._store is not self._opened
+        return is_left or (self._is_closing and not self._store.held)
 
     async def _deliver(self, exporter: Exporter) -> None:
         if not callable(getattr(exporter, "export", None)):
@@ -301,7 +299,11 @@ class Lane:
             is_last = self._is_closing  # it may be closed while the store looks
             part = await self._store.begin(self._clock(), flush=is_last or self._is_leaving)
             if part is not None:
-                await trio.lowlevel.checkpoint()  # to make the batch took long, and to export it begins with long work
+                try:
+                    await trio.lowlevel.checkpoint()  # making the batch took long, and export begins with long work
+                except trio.Cancelled:
+                    self._store.keep(was_tried=False)  # these rows did not end the exporter
+                    raise
                 await self._attempt(exporter, part)
             elif is_last:
                 return
@@ -317,8 +319,7 @@ class Lane:
             with plugin_code(), self._component.patience.during("export"):
                 await exporter.export(part.rows())
         except PluginFailure as exc:
-            pause = self._failed(part, single_cause(exc))
-            if pause is not None:
+            if (pause := self._failed(part, single_cause(exc))) is not None:
                 await self._store.persist()
                 await self._pause(pause)
         else:
@@ -379,8 +380,7 @@ class Lane:
         """The exporter's context failed; if an ``export`` was under way, that is how it ended."""
         self._is_open = False
         self._tried.set()
-        part = self._store.current
-        if part is None:
+        if (part := self._store.current) is None:
             return
         if isinstance(exc, RetryableExportError | HangError):
             self._failed_retryable(part)

@@ -109,12 +109,13 @@ class Head:
         self.dead_lettered += len(refused)
         self._leave_part()
 
-    def keep(self) -> None:
-        """The part failed and stays the next."""
+    def keep(self, *, was_tried: bool = True) -> None:
+        """The part failed, or was not even tried, and stays the next."""
         assert self.is_exporting
         self.is_exporting = False
-        self.failures += 1
-        self.retried += len(self._parts[0])
+        if was_tried:
+            self.failures += 1
+            self.retried += len(self._parts[0])
 
     def cut(self) -> None:
         """The part, which failed, becomes its two halves."""

@@ -82,8 +82,8 @@ class LaneStore(Protocol):
         """The part is done: these rows of it are dead letters for that reason, the others delivered."""
         ...
 
-    def keep(self) -> None:
-        """The part failed and stays the next."""
+    def keep(self, *, was_tried: bool = True) -> None:
+        """The part failed, or was not even tried, and stays the next."""
         ...
 
     def cut(self) -> None:

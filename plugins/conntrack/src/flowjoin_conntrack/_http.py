@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -132,6 +133,10 @@ def _cause(exc: BaseException) -> str:
     """The innermost reason: trio wraps what the system and TLS say."""
     while exc.__cause__ is not None:
         exc = exc.__cause__
+    if isinstance(exc, BaseExceptionGroup):  # one for each address of a name
+        first = exc.exceptions[0]
+        if isinstance(first, OSError) and first.errno:
+            return os.strerror(first.errno)  # its own text says the address once more
     if isinstance(exc, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {exc.verify_message}"
     if isinstance(exc, OSError) and exc.strerror:

@@ -68,7 +68,7 @@ async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> Asy
         events = None
         if config.events:
             # Before the first poll, so that what begins while the table is read is not missed.
-            with _refusal(context):
+            with _refusal(config, context):
                 events = stack.enter_context(open_events((0, *config.zones) if config.from_external else config.zones))
         log = None
         if config.denied is not None:
@@ -101,13 +101,14 @@ async def _open_dumper(config: ConntrackConfig, context: PluginContext, zones: t
 
 
 @contextmanager
-def _refusal(context: PluginContext) -> Iterator[None]:
+def _refusal(config: ConntrackConfig, context: PluginContext) -> Iterator[None]:
     """Around the first look at the table: what the operator must mend is said in words."""
     try:
         yield
     except OSError as exc:
         if exc.errno in (errno.EPERM, errno.EACCES):
-            problem = f"the connection tracking table cannot be read: {exc}; run with CAP_NET_ADMIN"
+            need = "as root" if config.dumper == "proc" else "with CAP_NET_ADMIN"
+            problem = f"the connection tracking table cannot be read: {exc.strerror}; run {need}"
             raise ConfigError(problem, path=context.name) from exc
         if exc.errno in _NOT_THERE:
             problem = (
@@ -143,7 +144,7 @@ async def open_source(
         denials,
         impairments or Impairments(context),
     )
-    with _refusal(context):
+    with _refusal(config, context):
         await source.poll()  # what cannot be read is said at once
     async with trio.open_nursery() as nursery:
         if denials is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -30,6 +31,7 @@ from flowjoin_conntrack._policy_table import PolicyTable, rules_of
 __all__ = ["PolicyRulesConfig", "flowjoin_lookup_types"]
 
 _OK, _NOT_MODIFIED = 200, 304
+_USER: Final = re.compile(r"//[^/\s@]*@")  # a password may be in it
 _LONGEST_WAIT: Final = 60.0  # between attempts
 _SOONEST: Final = 1.0  # after an attempt, where a number is asked for that nobody has
 
@@ -52,7 +54,8 @@ class PolicyRulesConfig:
         try:
             target = target_of(self.url)
         except ValueError:
-            raise ValueError(f'"url" is "{self.url[:80]}"; write one such as https://127.0.0.1:8443/rules') from None
+            shown = _USER.sub("//***@", self.url)[:80]
+            raise ValueError(f'"url" is "{shown}"; write one such as https://127.0.0.1:8443/rules') from None
         if self.token is not None and not target.is_tls and not target.is_here:
             raise ValueError('"token" would cross the network in clear text; write an https URL')
         if self.key is not None and self.certificate is None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import trio
 from pipeline_fakes import MemoryExporter, batch_of
-from spool_bench import FaultyDisk, SpoolBench
+from spool_bench import FaultyDisk, SpoolBench, at_once
 
 from flowjoin._pipeline.health import State
 from flowjoin.api import Batching
+
+T = TypeVar("T")
 
 
 def flat(exporter: MemoryExporter) -> list[int]:
@@ -190,3 +194,27 @@ async def test_a_directory_that_cannot_be_written_to_degrades_to_memory_and_reco
         await trio.sleep(1)
         assert (bench.spool_state, bench.books.spooled) == (State.OK, 1)
         nursery.cancel_scope.cancel()
+
+
+async def test_rows_that_a_disk_has_not_taken_when_the_lane_ends_are_not_called_spooled(
+    tmp_path, autojump_clock
+) -> None:
+    is_stuck = False
+
+    async def run(function: Callable[[], T], /, *, limiter: trio.CapacityLimiter, abandon_on_cancel: bool = False) -> T:
+        if is_stuck:
+            await trio.sleep_forever()
+        return await at_once(function, limiter=limiter)
+
+    bench = SpoolBench(MemoryExporter().open, tmp_path / "audit", batching=Batching(interval=3600), run=run)
+    async with bench.store.opened(lambda: None):
+        bench.store.put(batch_of(1, 2), trio.current_time())
+        await trio.sleep(1)
+        is_stuck = True
+        bench.store.put(batch_of(3), trio.current_time())
+        await trio.sleep(1)
+        books = bench.store.books()
+        assert (books.held, books.spooled) == (3, 2)
+
+    books = bench.store.books().ended()
+    assert (books.left, books.dropped) == (2, 1)

@@ -231,9 +231,9 @@ class SpoolStore:
         self._delivery.settle(refused, reason)
         self._leave_settled()
 
-    def keep(self) -> None:
-        """The part failed and stays the next."""
-        self._delivery.head.keep()
+    def keep(self, *, was_tried: bool = True) -> None:
+        """The part failed, or was not even tried, and stays the next."""
+        self._delivery.head.keep(was_tried=was_tried)
 
     def cut(self) -> None:
         """The part, which failed, becomes its two halves."""

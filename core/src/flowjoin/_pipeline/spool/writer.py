@@ -83,6 +83,7 @@ class SpoolWriter:
         self._files: SegmentWriter | None = None
         self._segment: Segment | None = None  # that is written to
         self._are_open_rows_written = True
+        self._open_rows_on_their_way = 0  # the newest of them, which the write under way is to bring to the disk
         self._retry_at = -inf
         self._is_failing = False
         self._limiter = trio.CapacityLimiter(1)
@@ -109,7 +110,7 @@ class SpoolWriter:
     @property
     def spooled_open_rows(self) -> int:
         """Of them, on the disk."""
-        return self._batcher.rows if self._are_open_rows_written else 0
+        return self._batcher.rows - self._open_rows_on_their_way if self._are_open_rows_written else 0
 
     @property
     def may_need_newest(self) -> bool:
@@ -137,6 +138,9 @@ class SpoolWriter:
             return
         closed = [step for step in steps if isinstance(step, Closed)]
         self.closing_rows = sum(step.rows for step in closed)
+        over = {step.group for step in closed}
+        gathered = [step for step in steps if isinstance(step, Gathered)]
+        self._open_rows_on_their_way = sum(len(step.rows) for step in gathered if step.group not in over)
         first_sequence = self._sequence + 1
         self._sequence += len(closed)
         for step in closed:
@@ -155,7 +159,7 @@ class SpoolWriter:
             self._are_open_rows_written = True
             assert self._segment is not None, "it was written to"
             self._publish(self._segment, entries, [step.batch for step in closed])
-        self.closing_rows = 0
+        self.closing_rows = self._open_rows_on_their_way = 0
 
     def must_roll(self, exc: OSError) -> None:
         """What was written may not be on the disk: the next write goes to another segment."""
