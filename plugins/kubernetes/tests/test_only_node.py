@@ -206,8 +206,8 @@ async def test_a_node_that_is_there_is_no_news(cluster: KubernetesStandIn, kubec
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        (None, "onlyNode needs this Node's name, and NODE_NAME is not set"),
-        ("", "onlyNode needs this Node's name, and NODE_NAME is not set"),
+        (None, "needs this Node's name, and NODE_NAME is not set"),
+        ("", "needs this Node's name, and NODE_NAME is not set"),
         ("Node-1", "NODE_NAME is 'Node-1', which is no Node's name"),
         ("a,status.phase=Running", "NODE_NAME is 'a,status.phase=Running', which is no Node's name"),
         ("node-1\n", "NODE_NAME is 'node-1\\n', which is no Node's name"),

@@ -56,9 +56,7 @@ def own_node() -> str:
     """
     name = os.environ.get("NODE_NAME", "")
     if not name:
-        problem = (
-            "onlyNode needs this Node's name, and NODE_NAME is not set: a Pod gets it by fieldRef from spec.nodeName"
-        )
+        problem = "needs this Node's name, and NODE_NAME is not set: a Pod gets it by fieldRef from spec.nodeName"
         raise ConfigError(problem, path="onlyNode")
     if len(name) > _LONGEST_NAME or _NODE_NAME.fullmatch(name) is None:
         shown = name[:_LONGEST_NAME]
