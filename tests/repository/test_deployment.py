@@ -176,6 +176,11 @@ def test_the_agents_configuration_is_accepted_and_finds_the_aggregators_service(
     ended = subprocess.run(check, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     configuration = yaml.safe_load(text)
+    # A cluster does not tell each Node of every Pod.
+    (lookup,) = configuration["lookups"]
+    assert (lookup["type"], lookup["onlyNode"]) == ("kubernetes", True)
+    environment = {one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"] for one in container["env"]}
+    assert environment["NODE_NAME"] == "spec.nodeName"
     service = manifest("Service")["metadata"]
     assert configuration["flowExporter"]["flowCollectorAddr"] == f"{service['namespace']}/{service['name']}:4739:tls"
     port = int(configuration["apiServer"]["address"].rpartition(":")[2])

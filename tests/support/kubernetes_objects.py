@@ -39,11 +39,12 @@ def pod(
     }
 
 
-def node(name: str, *addresses: str, **metadata: Any) -> Manifest:
+def node(name: str, *addresses: str, pod_networks: tuple[str, ...] = (), **metadata: Any) -> Manifest:
     """A Node."""
     return {
         "kind": "Node",
         "metadata": {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z", **metadata},
+        "spec": {"podCIDR": pod_networks[0], "podCIDRs": list(pod_networks)} if pod_networks else {},
         "status": {
             "addresses": [{"type": "Hostname", "address": name}]
             + [{"type": "InternalIP", "address": address} for address in addresses]

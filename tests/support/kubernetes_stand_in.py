@@ -3,7 +3,8 @@
 It speaks HTTP/1.1 on a socket of loopback, as the real one does over it: resource versions grow over all resources; a
 list's pages are of one moment, and their token is void once the history before it is gone; a watch gives every change
 after its version, or 410 where that is gone, as an event in a stream or as a status; without a version it begins with
-what there is. Bookmarks come when a test asks.
+what there is. What begins to fit a field selector is told as added, what no longer fits as deleted. Bookmarks come when
+a test asks.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import h11
 import trio
 from http_wire import next_request, send_head, send_json, until_closed
 from kubernetes_objects import Manifest
+
+_LABELS = ("metadata.name", "metadata.namespace")  # which fields may be selected by
+_LABELS_OF = {"pods": ("spec.nodeName", "status.phase")}
 
 Key = tuple[str, str, str]  # resource, namespace, name; in what is asked for, an empty one stands for all
 
@@ -54,6 +59,37 @@ class _Change:
     kind: str
     resource: str
     manifest: Manifest
+    before: Manifest | None
+
+
+class _Wanted(NamedTuple):
+    """What a list or a watch is of.
+
+    Attributes:
+        fields: of the field selector, with their values.
+    """
+
+    key: Key
+    fields: tuple[tuple[str, str], ...] = ()
+
+    def fits(self, resource: str, manifest: Manifest) -> bool:
+        is_of = (one == other or not other for one, other in zip(_key(resource, manifest), self.key, strict=True))
+        return all(is_of) and all(_field(manifest, label) == value for label, value in self.fields)
+
+    def event(self, change: _Change) -> bytes | None:
+        """As a watch of it tells a change; None where that is nothing to it."""
+        did_fit = change.before is not None and self.fits(change.resource, change.before)
+        does_fit = self.fits(change.resource, change.manifest)
+        if change.kind == "DELETED":
+            return _event("DELETED", change.manifest) if does_fit else None
+        if does_fit:
+            return _event("MODIFIED" if did_fit else "ADDED", change.manifest)
+        if not did_fit:
+            return None
+        gone = copy.deepcopy(change.before)
+        assert gone is not None, "it did fit"
+        gone["metadata"]["resourceVersion"] = str(change.version)
+        return _event("DELETED", gone)
 
 
 class KubernetesStandIn:
@@ -94,7 +130,7 @@ class KubernetesStandIn:
         self._version = 1000
         self._oldest = 1000
         self._snapshots: dict[int, list[tuple[Key, Manifest]]] = {}
-        self._watches: dict[trio.MemorySendChannel[bytes | None], Key] = {}
+        self._watches: dict[trio.MemorySendChannel[bytes | None], _Wanted] = {}
         self._changed = trio.Event()
         self._streams: set[trio.abc.Stream] = set()
 
@@ -115,14 +151,14 @@ class KubernetesStandIn:
         metadata, key = manifest["metadata"], _key(resource, manifest)
         old = self._objects.get(key)
         metadata.setdefault("uid", old["metadata"]["uid"] if old else str(uuid.uuid4()))
-        self._note("MODIFIED" if old else "ADDED", resource, manifest)
+        self._note("MODIFIED" if old else "ADDED", resource, manifest, old)
         self._objects[key] = manifest
         return copy.deepcopy(manifest)
 
     def delete(self, resource: str, namespace: str, name: str) -> None:
         """Delete an object."""
         manifest = copy.deepcopy(self._objects.pop((resource, namespace, name)))
-        self._note("DELETED", resource, manifest)
+        self._note("DELETED", resource, manifest, None)
 
     def compact(self) -> None:
         """Forget the history: versions and tokens from before are gone."""
@@ -132,8 +168,8 @@ class KubernetesStandIn:
 
     def bookmark(self) -> None:
         """Send a bookmark to every watch."""
-        for channel, (resource, _, _) in self._watches.items():
-            manifest = {"kind": _KINDS[resource], "metadata": {"resourceVersion": str(self._version)}}
+        for channel, wanted in self._watches.items():
+            manifest = {"kind": _KINDS[wanted.key[0]], "metadata": {"resourceVersion": str(self._version)}}
             channel.send_nowait(_event("BOOKMARK", manifest))
 
     def send_to_watches(self, octets: bytes | None) -> None:
@@ -234,11 +270,14 @@ class KubernetesStandIn:
         url = urlsplit(target)
         resource, namespace, name = _resource_of(url.path)
         query = dict(parse_qsl(url.query))
-        wanted = (resource, namespace, name or query.get("fieldSelector", "").removeprefix("metadata.name="))
+        wanted = _Wanted((resource, namespace, name), _fields(query.get("fieldSelector", "")))
+        unknown = [label for label, _ in wanted.fields if label not in (*_LABELS, *_LABELS_OF.get(resource, ()))]
         verb = _verb(request.method, is_of_one=bool(name), is_watch=query.get("watch") == "1")
         if {resource, f"{verb} {resource}"} & self.forbidden:
             message = f'{resource} is forbidden: User "system:serviceaccount:flows:flowjoin" cannot {verb} resource'
             await send_json(http, stream, 403, _status(403, "Forbidden", message))
+        elif unknown:
+            await send_json(http, stream, 400, _status(400, "BadRequest", f"field label not supported: {unknown[0]}"))
         elif request.method == b"POST" and url.path.startswith("/apis/"):
             self.reviewed.append(json.loads(body))
             await send_json(http, stream, 201, self.review(json.loads(body)))
@@ -270,7 +309,7 @@ class KubernetesStandIn:
             return 422, _status(422, "Invalid", "type: field is immutable")
         return 200, self.put(resource, manifest)
 
-    def _list(self, wanted: Key, query: dict[str, str]) -> tuple[int, Manifest]:
+    def _list(self, wanted: _Wanted, query: dict[str, str]) -> tuple[int, Manifest]:
         version, at = self._version, 0
         if "continue" in query:
             version, at = json.loads(base64.b64decode(query["continue"]))
@@ -281,20 +320,22 @@ class KubernetesStandIn:
             snapshot = self._snapshots[version] = [
                 (key, copy.deepcopy(manifest)) for key, manifest in sorted(self._objects.items())
             ]
-        items = [manifest for key, manifest in snapshot if _is_of(key, wanted)]
+        items = [manifest for (resource, _, _), manifest in snapshot if wanted.fits(resource, manifest)]
         limit = int(query.get("limit") or 0) or len(items)
         metadata: Manifest = {"resourceVersion": str(version)}
         if at + limit < len(items):
             metadata["continue"] = base64.b64encode(json.dumps([version, at + limit]).encode()).decode()
             metadata["remainingItemCount"] = len(items) - at - limit
         return 200, {
-            "kind": f"{_KINDS[wanted[0]]}List",
+            "kind": f"{_KINDS[wanted.key[0]]}List",
             "apiVersion": "v1",
             "metadata": metadata,
             "items": items[at : at + limit],
         }
 
-    async def _watch(self, http: h11.Connection, stream: trio.abc.Stream, wanted: Key, query: dict[str, str]) -> None:
+    async def _watch(
+        self, http: h11.Connection, stream: trio.abc.Stream, wanted: _Wanted, query: dict[str, str]
+    ) -> None:
         since = int(query.get("resourceVersion") or self._version)
         gone = _status(410, "Expired", f"too old resource version: {since} ({self._oldest})")
         if since < self._oldest and self.gone_as_status:
@@ -307,12 +348,12 @@ class KubernetesStandIn:
             return
         send, receive = trio.open_memory_channel[bytes | None](inf)
         if "resourceVersion" not in query:
-            for key, manifest in self._objects.items():
-                if _is_of(key, wanted):
+            for (resource, _, _), manifest in self._objects.items():
+                if wanted.fits(resource, manifest):
                     send.send_nowait(_event("ADDED", manifest))
         for change in self._history:
-            if change.version > since and _is_of(_key(change.resource, change.manifest), wanted):
-                send.send_nowait(_event(change.kind, change.manifest))
+            if change.version > since and (event := wanted.event(change)):
+                send.send_nowait(event)
         self._watches[send] = wanted
         self._changed.set()
         try:
@@ -336,13 +377,14 @@ class KubernetesStandIn:
             if self.split:
                 await trio.lowlevel.checkpoint()
 
-    def _note(self, kind: str, resource: str, manifest: Manifest) -> None:
+    def _note(self, kind: str, resource: str, manifest: Manifest, before: Manifest | None) -> None:
         self._version += 1
         manifest["metadata"]["resourceVersion"] = str(self._version)
-        self._history.append(_Change(self._version, kind, resource, copy.deepcopy(manifest)))
+        change = _Change(self._version, kind, resource, copy.deepcopy(manifest), before)
+        self._history.append(change)
         for channel, wanted in self._watches.items():
-            if _is_of(_key(resource, manifest), wanted):
-                channel.send_nowait(_event(kind, manifest))
+            if event := wanted.event(change):
+                channel.send_nowait(event)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -362,8 +404,14 @@ def _key(resource: str, manifest: Manifest) -> Key:
     return resource, manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]
 
 
-def _is_of(key: Key, wanted: Key) -> bool:
-    return all(one == other or not other for one, other in zip(key, wanted, strict=True))
+def _fields(selector: str) -> tuple[tuple[str, str], ...]:
+    pairs = (each.partition("=") for each in selector.split(",") if each)
+    return tuple((label, value.removeprefix("=")) for label, _, value in pairs)
+
+
+def _field(manifest: Manifest, label: str) -> str:
+    outer, _, inner = label.partition(".")
+    return str(manifest.get(outer, {}).get(inner, ""))
 
 
 def _verb(method: bytes, *, is_of_one: bool, is_watch: bool) -> str:

@@ -101,6 +101,42 @@ def test_pods_of_other_nodes_are_not_named_for_their_own_node_does() -> None:
     assert found.destination_pod is None
 
 
+class Networks:
+    """Of two Nodes of which one is here."""
+
+    def pod_network(self, address: str, at: float | None = None) -> str | None:
+        assert at is None, "asked for the present"
+        return next((f"{start}0/24" for start in ("10.10.0.", "10.10.1.") if address.startswith(start)), None)
+
+
+class OwnPods(Lookups):
+    """Those of this Node alone."""
+
+    def pod(self, address: str, at: float | None = None) -> Pod | None:
+        found = PODS.get(address)
+        return found if found is not None and found.node_name == "here" else None
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "expected"),
+    [
+        ("10.10.0.2", "10.10.0.3", FlowType.INTRA_NODE),
+        ("10.10.0.2", "10.10.1.4", FlowType.INTER_NODE),
+        ("10.10.1.4", "10.10.0.2", FlowType.INTER_NODE),
+        ("10.10.0.2", "10.10.0.1", None),  # to the gateway, which is in a Pods' network too
+        ("10.10.0.2", "10.10.2.7", FlowType.TO_EXTERNAL),  # of no Node
+        ("10.10.2.7", "10.10.0.2", FlowType.FROM_EXTERNAL),
+        ("10.10.1.4", "8.8.8.8", None),
+    ],
+)
+def test_where_only_this_nodes_pods_are_known_the_nodes_networks_tell_the_others(
+    source: str, destination: str, expected: FlowType | None
+) -> None:
+    local = classifier(pods=OwnPods(), pod_networks=(), networks=Networks())
+    found = local(connection(source, destination).pack())
+    assert (None if found is None else found.flow_type) == expected
+
+
 def test_the_service_is_the_one_that_was_asked_for() -> None:
     row = connection(original="10.96.0.9", mark=0x13).pack()
     found = classifier()(row)

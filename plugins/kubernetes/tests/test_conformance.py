@@ -30,7 +30,7 @@ def objects() -> list[tuple[str, dict[str, Any]]]:
     return [
         ("pods", pod("web-1", "10.0.0.1", labels={"app": "web"}, uid=UID)),
         ("pods", pod("db-0", "10.0.0.2", node="node-2", uid=UID.replace("0b", "0c"))),
-        ("nodes", node("node-1", "192.0.2.1", uid=UID)),
+        ("nodes", node("node-1", "192.0.2.1", pod_networks=("10.0.0.0/24",), uid=UID)),
         ("services", service("web", "10.96.0.1", uid=UID)),
         ("configmaps", {"metadata": {"name": "flow-aggregator-ca", **place}, "data": {"ca.crt": "CA"}}),
         ("secrets", {"metadata": {"name": "flow-aggregator-client-tls", **place}, "data": pair}),
@@ -99,6 +99,7 @@ class TestLookup(LookupConformance):
         answers: list[tuple[str, tuple[Any, ...], object]] = [
             ("pod", ("10.0.0.1",), web),
             ("pod", ("10.0.0.1", 5.0), web),
+            ("pod_network", ("10.0.0.9",), "10.0.0.0/24"),
             ("node_by_name", ("node-1",), machine),
             ("node_by_address", ("192.0.2.1", 5.0), machine),
             ("service_by_name", ("default", "web"), front),

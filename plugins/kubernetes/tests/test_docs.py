@@ -41,7 +41,7 @@ def test_each_counter_and_event_is_there() -> None:
     counters = re.findall(r'\.counter\(\s*"(\w+)"', SOURCES)
     events = set(re.findall(r'\b_?log\.\w+\(\s*"(\w+)"', SOURCES))
     assert len(counters) == 4
-    assert len(events) == 6
+    assert len(events) == 7
     for name in [*(f"flowjoin_kubernetes_{counter}_total" for counter in counters), *events]:
         assert f"| `{name}` |" in PAGE, name
 

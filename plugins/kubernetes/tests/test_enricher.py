@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from kubernetes_objects import node, pod, service
+from kubernetes_stand_in import KubernetesStandIn
 
 from flowjoin.api import AddressFamily, FlowBatch, FlowOrigin, PluginError, Value
 from flowjoin.testing import RecordingContext, numbered_flows, plain_flows, standard_flow
-from flowjoin_kubernetes import KubernetesConfig, flowjoin_enricher_types
+from flowjoin_kubernetes import KubernetesConfig, _enricher, flowjoin_enricher_types
+from flowjoin_kubernetes._client import load_api
 from flowjoin_kubernetes._enricher import ADDS, FILLS, KubernetesEnricher, open_enricher
 from flowjoin_kubernetes._records import NodeRecord, PodRecord, ServiceRecord
 from flowjoin_kubernetes._tables import ClusterTables, Tables
@@ -293,6 +296,18 @@ async def test_it_shares_the_tables_of_the_look_up_and_waits_for_them(
     await trio.sleep(2)
     assert opened.is_set()
     nursery.cancel_scope.cancel()
+
+
+async def test_tables_of_one_node_are_not_enough_for_it(
+    server: KubernetesStandIn, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_enricher, "load_api", lambda _config: load_api(KubernetesConfig(kubeconfig=kubeconfig)))
+    server.put("pods", pod("far", "10.0.0.2", node="node-2"))
+    local = ClusterTables(300.0, node="node-1")
+    context = RecordingContext(lookups={Tables: local})
+    with trio.fail_after(60):
+        async with open_enricher(KubernetesConfig(), context) as enricher:
+            assert enricher.enrich(flow())["destinationPodName"] == ["far"]
 
 
 def test_proxy_rows_follow_the_rule_of_flows_between_nodes(tables: CountingTables) -> None:

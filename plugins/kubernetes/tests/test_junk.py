@@ -23,7 +23,9 @@ from flowjoin_kubernetes._watch import Lines, Resource, Watcher
 DEEP = [b"[" * 200_000, b'{"a":' * 200_000, b'{"type": "ADDED", "object": ' + b'{"a":' * 200_000]
 SEEDS = {
     PodRecord: pod("p", "10.0.0.1", "2001:db8::1", labels={"a": "b"}, uid="27d8ad47-6d28-4c5a-9d25-7d9b8a1f5e02"),
-    NodeRecord: node("n", "192.0.2.1", uid="27d8ad47-6d28-4c5a-9d25-7d9b8a1f5e03"),
+    NodeRecord: node(
+        "n", "192.0.2.1", pod_networks=("10.0.0.0/24", "2001:db8::/64"), uid="27d8ad47-6d28-4c5a-9d25-7d9b8a1f5e03"
+    ),
     ServiceRecord: service("s", "10.96.0.1", uid="27d8ad47-6d28-4c5a-9d25-7d9b8a1f5e04"),
 }
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)

@@ -47,10 +47,12 @@ def kubeconfig(cluster: RealKubernetes, tmp_path: Path) -> Callable[..., Path]:
 
 
 @asynccontextmanager
-async def tables_of(kubeconfig: Path, context: RecordingContext | None = None) -> AsyncIterator[ClusterTables]:
+async def tables_of(
+    kubeconfig: Path, context: RecordingContext | None = None, node: str = ""
+) -> AsyncIterator[ClusterTables]:
     config = KubernetesConfig(kubeconfig=kubeconfig)
     with trio.fail_after(PATIENCE):
-        async with open_tables(load_api(config), config, context or RecordingContext()) as tables:
+        async with open_tables(load_api(config), config, context or RecordingContext(), node=node) as tables:
             yield tables
 
 
@@ -117,6 +119,50 @@ async def test_a_list_whose_history_is_compacted_between_pages_is_begun_again(
         assert name_of(tables, "10.0.2.9") == "between"
     assert "list_again" in context.events
     assert {query["limit"] for query in pages} == {"2", "5"}
+
+
+async def test_of_one_node_its_pods_are_listed_and_followed_whatever_happens_on_others(
+    cluster: RealKubernetes, kubeconfig: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_watch, "_PAGE_SIZES", (2, 5, 0))
+    context = RecordingContext()
+
+    async def put(name: str, address: str, node: str) -> None:
+        await in_thread(lambda: cluster.put_pod(name, address, node=node))
+
+    node = {"metadata": {"name": "own"}, "spec": {"podCIDR": "10.7.0.0/24", "podCIDRs": ["10.7.0.0/24"]}}
+    await in_thread(cluster.request, "POST", "/api/v1/nodes", node)
+    for number in range(3):
+        await put(f"own-{number}", f"10.7.0.{number}", "own")
+        await put(f"far-{number}", f"10.7.1.{number}", "far")
+    async with tables_of(kubeconfig(), context, node="own") as tables:
+        assert [name_of(tables, f"10.7.0.{number}") for number in range(3)] == ["own-0", "own-1", "own-2"]
+        assert len(tables.pods) == 3
+        assert tables.pod_network("10.7.0.99", None) == "10.7.0.0/24"
+
+        # A scheduler gives a Pod to a Node after it was made; then it begins to fit.
+        pods = "/api/v1/namespaces/default/pods"
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        await in_thread(cluster.request, "POST", pods, {"metadata": {"name": "bound"}, "spec": spec})
+        binding = {"metadata": {"name": "bound"}, "target": {"kind": "Node", "name": "own"}}
+        await in_thread(cluster.request, "POST", f"{pods}/bound/binding", binding)
+        status = {"phase": "Running", "podIP": "10.7.0.9", "podIPs": [{"ip": "10.7.0.9"}]}
+        await in_thread(cluster.request, "PATCH", f"{pods}/bound/status", {"status": status})
+        await until(lambda: name_of(tables, "10.7.0.9") == "bound")
+
+        await in_thread(cluster.delete_pod, "own-0")  # and made anew elsewhere, as of a StatefulSet
+        await put("own-0", "10.7.1.9", "far")
+        await until(lambda: name_of(tables, "10.7.0.0") is None)
+
+        await in_thread(cluster.kill)
+        await until(lambda: any(context.impairments))
+        await in_thread(cluster.start)
+        await in_thread(cluster.delete_pod, "own-1")
+        await put("own-3", "10.7.0.3", "own")
+        await in_thread(cluster.compact)
+        await until(lambda: (name_of(tables, "10.7.0.1"), name_of(tables, "10.7.0.3")) == (None, "own-3"))
+        assert name_of(tables, "10.7.1.9") is None
+        assert {record.node for record in map(tables.pods._make, tables.pods._rows.values())} == {"own"}
 
 
 async def test_a_server_that_is_killed_and_comes_back_is_followed_on_and_what_is_gone_is_listed_again(

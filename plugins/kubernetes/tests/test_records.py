@@ -72,6 +72,25 @@ def test_a_node_is_found_by_name_and_addresses() -> None:
     assert list(record.found_by()) == [("name", "node-1"), ("address", "192.0.2.1"), ("address", "2001:db8::1")]
 
 
+@pytest.mark.parametrize(
+    ("spec", "networks"),
+    [
+        (
+            {"podCIDR": "10.10.1.0/24", "podCIDRs": ["10.10.1.0/24", "fd00:10:1::/64"]},
+            ["10.10.1.0/24", "fd00:10:1::/64"],
+        ),
+        ({"podCIDR": "10.10.1.9/24"}, ["10.10.1.0/24"]),
+        ({"podCIDRs": ["0.0.0.0/0", "::/0", "10.10.1.1/32"]}, ["0.0.0.0/0", "::/0", "10.10.1.1/32"]),
+        ({"podCIDRs": ["nonsense", "10.10.1.0/33", ""]}, []),
+        ({}, []),
+        (None, []),
+    ],
+)
+def test_a_node_says_in_which_networks_its_pods_are(spec: object, networks: list[str]) -> None:
+    record = NodeRecord.of({**node("node-1", uid=UID), "spec": spec}, 0.0)
+    assert list(map(str, record.pod_networks)) == networks
+
+
 def test_a_service_is_found_by_name_and_each_address_and_port() -> None:
     record = ServiceRecord.of(service("web", "10.96.0.1", "2001:db8::96", uid=UID), 0.0)
     assert list(record.found_by()) == [("name", "default", "web"), ("10.96.0.1", 80, 6), ("2001:db8::96", 80, 6)]

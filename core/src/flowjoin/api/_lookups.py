@@ -21,6 +21,7 @@ __all__ = [
     "NodeLookup",
     "Pod",
     "PodLookup",
+    "PodNetworkLookup",
     "PolicyLookup",
     "PolicyRule",
     "Service",
@@ -148,6 +149,15 @@ class PodLookup(Protocol):
 
     def pod(self, address: str, at: float | None = None) -> Pod | None:
         """The Pod that had the address then; None when there was none, or several (host network)."""
+        ...
+
+
+@runtime_checkable
+class PodNetworkLookup(Protocol):
+    """Whether an address is a Pod's, whichever: of a Pod on another Node that is all an agent has to know."""
+
+    def pod_network(self, address: str, at: float | None = None) -> str | None:
+        """The network of Pods' addresses that the address was in then, ``address/length``; None outside of all."""
         ...
 
 

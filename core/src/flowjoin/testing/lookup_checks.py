@@ -13,7 +13,16 @@ from typing import Any, Final
 
 import trio
 
-from flowjoin.api import EgressLookup, LookupType, NodeLookup, Pod, PodLookup, PolicyLookup, ServiceLookup
+from flowjoin.api import (
+    EgressLookup,
+    LookupType,
+    NodeLookup,
+    Pod,
+    PodLookup,
+    PodNetworkLookup,
+    PolicyLookup,
+    ServiceLookup,
+)
 from flowjoin.testing.context import RecordingContext
 from flowjoin.testing.requirements import (
     LONGEST_STEP_SECONDS,
@@ -48,6 +57,7 @@ _CALLS: Final = 1000
 # Of documentation's address blocks (RFC 5737, RFC 3849), with and without a time.
 _QUESTIONS: Final[dict[type[Any], tuple[tuple[str, tuple[Any, ...]], ...]]] = {
     PodLookup: (("pod", ("203.0.113.254",)), ("pod", ("2001:db8:ffff::fffe", 5.0))),
+    PodNetworkLookup: (("pod_network", ("203.0.113.254",)), ("pod_network", ("2001:db8:ffff::fffe", 5.0))),
     NodeLookup: (
         ("node_by_address", ("203.0.113.254",)),
         ("node_by_address", ("2001:db8:ffff::fffe", 5.0)),

@@ -15,6 +15,7 @@ from flowjoin.api import (
     PluginError,
     Pod,
     PodLookup,
+    PodNetworkLookup,
     PolicyLookup,
     PolicyRule,
     Service,
@@ -147,6 +148,7 @@ class Classifier:
         services: ServiceLookup | None,
         policies: PolicyLookup | None,
         egresses: EgressLookup | None = None,
+        networks: PodNetworkLookup | None = None,
         network_policy_only: bool = False,
         external: ExternalCorrelator | None = None,
     ) -> None:
@@ -161,6 +163,7 @@ class Classifier:
         self._services = services
         self._policies = policies
         self._egresses = egresses
+        self._networks = networks
         self._network_policy_only = network_policy_only
         self.external = external
         self.seen_at: float | None = None
@@ -302,8 +305,10 @@ class Classifier:
         if pod is not None:
             return True
         parsed = ipaddress.ip_address(address)
-        return any(parsed in network for network in self._pod_networks) or (
-            self._pods is not None and self._answer(self._pods.pod, address) is not None
+        return (
+            any(parsed in network for network in self._pod_networks)
+            or (self._networks is not None and self._answer(self._networks.pod_network, address) is not None)
+            or (self._pods is not None and self._answer(self._pods.pod, address) is not None)
         )
 
     def _flow_type(

@@ -9,7 +9,16 @@ from typing import Final, TypeVar
 
 import trio
 
-from flowjoin.api import ConfigError, EgressLookup, FlowBatch, PluginContext, PodLookup, PolicyLookup, ServiceLookup
+from flowjoin.api import (
+    ConfigError,
+    EgressLookup,
+    FlowBatch,
+    PluginContext,
+    PodLookup,
+    PodNetworkLookup,
+    PolicyLookup,
+    ServiceLookup,
+)
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials, LogSource, open_log
 from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, unset_sysctls
@@ -160,6 +169,7 @@ def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:
         pod_networks=config.pod_networks,
         pods_only=config.pods_only,
         pods=optional(PodLookup),
+        networks=optional(PodNetworkLookup),
         services=optional(ServiceLookup),
         policies=optional(PolicyLookup),
         egresses=optional(EgressLookup),

@@ -10,6 +10,7 @@ from flowjoin.api import (
     LookupType,
     NodeLookup,
     PodLookup,
+    PodNetworkLookup,
     ServiceLookup,
     hookimpl,
 )
@@ -27,6 +28,7 @@ def flowjoin_lookup_types() -> list[LookupType]:
     """Hand over the type that ``lookups: [{type: kubernetes}]`` stands for."""
     provides = (
         PodLookup,
+        PodNetworkLookup,
         NodeLookup,
         ServiceLookup,
         ClientCredentialsLookup,

@@ -228,7 +228,8 @@ def _address(batch: FlowBatch, side: Side) -> str:
 async def open_enricher(config: KubernetesConfig, context: PluginContext) -> AsyncIterator[Enricher]:
     """The enricher, once the cluster's Pods are known.
 
-    It shares the tables of the look-up ``kubernetes`` where there is one and the enricher names no cluster of its own.
+    It shares the tables of the look-up ``kubernetes`` where there is one that knows all Pods, and the enricher names no
+    cluster of its own.
 
     Raises:
         ConfigError: there is no service account or kubeconfig that can be used.
@@ -236,8 +237,9 @@ async def open_enricher(config: KubernetesConfig, context: PluginContext) -> Asy
     shared = _shared_tables(config, context)
     if shared is not None:
         await _wait_open(shared)
-        yield KubernetesEnricher(shared, context)
-        return
+        if not shared.is_of_one_node():
+            yield KubernetesEnricher(shared, context)
+            return
     api = await in_thread(partial(load_api, config))
     async with open_tables(api, config, context) as tables:
         yield KubernetesEnricher(tables, context)

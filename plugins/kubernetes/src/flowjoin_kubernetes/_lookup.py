@@ -12,7 +12,7 @@ from flowjoin.api import ClientCredentials, Logger, Node, PluginContext, Pod, Se
 from flowjoin_kubernetes._access import ClusterAccess
 from flowjoin_kubernetes._certificates import ClusterCertificates
 from flowjoin_kubernetes._client import Api, load_api
-from flowjoin_kubernetes._config import KubernetesLookupConfig
+from flowjoin_kubernetes._config import KubernetesLookupConfig, own_node
 from flowjoin_kubernetes._credentials import read_credentials
 from flowjoin_kubernetes._records import NodeRecord, PodRecord, ServiceRecord, uid_text
 from flowjoin_kubernetes._tables import ClusterTables, open_tables
@@ -34,6 +34,9 @@ class KubernetesLookup(ClusterCertificates, ClusterAccess):
     def pod(self, address: str, at: float | None = None) -> Pod | None:
         record = self._tables.pod_record(address, at)
         return None if record is None else _pod(record)
+
+    def pod_network(self, address: str, at: float | None = None) -> str | None:
+        return self._tables.pod_network(address, at)
 
     def node_by_address(self, address: str, at: float | None = None) -> Node | None:
         record = self._tables.node_at(address, at)
@@ -72,15 +75,23 @@ class KubernetesLookup(ClusterCertificates, ClusterAccess):
     def shared(self) -> tuple[bool, bool, bool]:
         return self._tables.shared()
 
+    def is_of_one_node(self) -> bool:
+        return self._tables.is_of_one_node()
+
     def service_record(self, namespace: str, name: str, at: float | None) -> ServiceRecord | None:
         return self._tables.service_record(namespace, name, at)
 
 
 @asynccontextmanager
 async def open_lookup(config: KubernetesLookupConfig, context: PluginContext) -> AsyncIterator[KubernetesLookup]:
-    """Answers, once the cluster's Pods are known."""
+    """Answers, once the cluster's Pods are known, or those of this Node where they are enough.
+
+    Raises:
+        ConfigError: there is no service account or kubeconfig that can be used, or this Node's name is not known.
+    """
+    node = own_node() if config.only_node else ""
     api = await in_thread(partial(load_api, config))
-    async with open_tables(api, config, context) as tables:
+    async with open_tables(api, config, context, node=node) as tables:
         yield KubernetesLookup(tables, api, config.aggregator_namespace, context.log)
 
 

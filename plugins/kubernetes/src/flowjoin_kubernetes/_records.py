@@ -16,6 +16,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 __all__ = [
+    "Network",
     "NodeRecord",
     "PodRecord",
     "Record",
@@ -32,6 +33,20 @@ Json: TypeAlias = Mapping[str, Any]  # what json.loads makes of an object of the
 _TERMINATED: Final = ("Succeeded", "Failed")
 _PROTOCOLS: Final = {"TCP": 6, "UDP": 17, "SCTP": 132}
 _UID_OCTETS: Final = 16
+
+
+class Network(NamedTuple):
+    """A network by its version of IP, the length of its prefix, and the bits of that."""
+
+    version: int
+    length: int
+    prefix: int
+
+    def __str__(self) -> str:
+        """As it is written."""
+        address: type[ipaddress.IPv4Address | ipaddress.IPv6Address]
+        address, bits = (ipaddress.IPv4Address, 32) if self.version == 4 else (ipaddress.IPv6Address, 128)
+        return f"{address(self.prefix << bits - self.length)}/{self.length}"
 
 
 class Record(Protocol):
@@ -104,7 +119,11 @@ class PodRecord(NamedTuple):
 
 
 class NodeRecord(NamedTuple):
-    """A Node."""
+    """A Node.
+
+    Attributes:
+        pod_networks: whence its Pods get their addresses.
+    """
 
     uid: bytes | str
     created: float
@@ -112,12 +131,14 @@ class NodeRecord(NamedTuple):
     name: str
     addresses: tuple[str, ...]
     labels: str
+    pod_networks: tuple[Network, ...]
 
     @classmethod
     def of(cls, manifest: Json, seen_at: float) -> NodeRecord:
         """As of a Pod."""
         metadata, status = manifest["metadata"], _mapping(manifest.get("status"))
         given = (each for each in status.get("addresses") or () if str(each.get("type")).endswith("IP"))
+        spec = _mapping(manifest.get("spec"))
         return cls(
             uid=_uid(metadata),
             created=_created(metadata, seen_at),
@@ -125,12 +146,15 @@ class NodeRecord(NamedTuple):
             name=sys.intern(metadata["name"]),
             addresses=_addresses(each.get("address") for each in given),
             labels=labels_json(metadata.get("labels")),
+            pod_networks=_networks(spec.get("podCIDRs") or [spec.get("podCIDR")]),
         )
 
     def found_by(self) -> Iterable[Hashable]:
         yield ("name", self.name)
         for address in self.addresses:
             yield ("address", address)
+        for network in self.pod_networks:
+            yield ("network", network)
 
     @staticmethod
     def is_wanted(_manifest: Json) -> bool:
@@ -232,6 +256,18 @@ def _addresses(texts: Iterable[object]) -> tuple[str, ...]:
             found.append(canonical_address(str(text)))
         except ValueError:
             continue  # the word None, or nothing yet
+    return tuple(dict.fromkeys(found))
+
+
+def _networks(texts: Iterable[object]) -> tuple[Network, ...]:
+    found = []
+    for text in texts:
+        try:
+            network = ipaddress.ip_network(str(text), strict=False)
+        except ValueError:
+            continue  # nothing yet, or never: who gives out addresses may not tell
+        prefix = int(network.network_address) >> network.max_prefixlen - network.prefixlen
+        found.append(Network(network.version, network.prefixlen, prefix))
     return tuple(dict.fromkeys(found))
 
 

@@ -1,7 +1,12 @@
-"""The Pods, Nodes and Services of a cluster, kept up to date by three watches."""
+"""The Pods, Nodes and Services of a cluster, kept up to date by three watches.
+
+On a Node, the Pods are those of that Node alone. Of the others' it is enough to know in which networks they are, which
+their Nodes say: a cluster of many Nodes does not tell each of them of every Pod.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import random
 import time
 from collections.abc import AsyncIterator, Callable
@@ -10,10 +15,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
 
-from flowjoin.api import Counter, PluginContext
+from flowjoin.api import Counter, Logger, PluginContext
 from flowjoin_kubernetes._client import Api
 from flowjoin_kubernetes._config import KubernetesConfig
-from flowjoin_kubernetes._records import NodeRecord, PodRecord, Record, ServiceRecord, uid_of
+from flowjoin_kubernetes._records import Network, NodeRecord, PodRecord, Record, ServiceRecord, uid_of
 from flowjoin_kubernetes._store import TimedStore
 from flowjoin_kubernetes._watch import Resource, Watcher
 
@@ -23,6 +28,7 @@ RecordT = TypeVar("RecordT", bound=Record)
 
 _PURGE_SECONDS: Final = 1.0
 _PURGE_AT_ONCE: Final = 1000
+_LOOK_SECONDS: Final = 1.0
 _MAPPED: Final = "::ffff:"
 
 
@@ -50,6 +56,10 @@ class Tables(Protocol):
 
     def service_record(self, namespace: str, name: str, at: float | None) -> ServiceRecord | None:
         """The Service of that name then."""
+        ...
+
+    def is_of_one_node(self) -> bool:
+        """Whether only one Node's Pods are known."""
         ...
 
 
@@ -104,13 +114,36 @@ class Table(Generic[RecordT]):
         return self.store.end_list(self._wall())
 
 
+class _NodeStore(TimedStore[NodeRecord]):
+    """Knows by which lengths of prefix to look for an address.
+
+    Attributes:
+        prefix_lengths: of the Pods' networks of all Nodes that there ever were, by version of IP; they are few.
+    """
+
+    def __init__(self, *, kept_seconds: float) -> None:
+        super().__init__(NodeRecord, kept_seconds=kept_seconds)
+        self.prefix_lengths: dict[int, set[int]] = {4: set(), 6: set()}
+
+    def put(self, record: NodeRecord) -> None:
+        super().put(record)
+        for network in record.pod_networks:
+            self.prefix_lengths[network.version].add(network.length)
+
+
 class ClusterTables:
     """Three stores, and what is asked of them."""
 
-    def __init__(self, kept_seconds: float) -> None:
-        """Empty."""
+    def __init__(self, kept_seconds: float, *, node: str = "") -> None:
+        """Empty.
+
+        Args:
+            kept_seconds: how long what was deleted is held.
+            node: whose Pods alone will be here; empty: all.
+        """
+        self.node = node
         self.pods = TimedStore(PodRecord, kept_seconds=kept_seconds)
-        self.nodes = TimedStore(NodeRecord, kept_seconds=kept_seconds)
+        self.nodes = _NodeStore(kept_seconds=kept_seconds)
         self.services = TimedStore(ServiceRecord, kept_seconds=kept_seconds)
 
     def count_pods(self, address: str) -> int:
@@ -128,6 +161,18 @@ class ClusterTables:
     def node_at(self, address: str, at: float | None) -> NodeRecord | None:
         """The Node that had the address then."""
         return self.nodes.find(("address", _plain(address)), at)
+
+    def pod_network(self, address: str, at: float | None) -> str | None:
+        """The network of a Node's Pods that the address was in then; of several the smallest."""
+        packed = ipaddress.ip_address(_plain(address))
+        for length in sorted(self.nodes.prefix_lengths[packed.version], reverse=True):
+            network = Network(packed.version, length, int(packed) >> packed.max_prefixlen - length)
+            if self.nodes.find(("network", network), at) is not None:
+                return str(network)
+        return None
+
+    def is_of_one_node(self) -> bool:
+        return bool(self.node)
 
     def service_record(self, namespace: str, name: str, at: float | None) -> ServiceRecord | None:
         return self.services.find(("name", namespace, name), at)
@@ -151,16 +196,16 @@ class ClusterTables:
 
 
 class _Troubles:
-    """What is wrong with each watch, as one sentence of the plugin's health."""
+    """What is wrong with each watch, and with the Node's name, as one sentence of the plugin's health."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._problems: dict[Resource, str] = {}
+        self._problems: dict[str, str] = {}
         self._told = ""
 
-    def of(self, resource: Resource) -> Callable[[str], None]:
+    def of(self, what: str) -> Callable[[str], None]:
         def tell(problem: str) -> None:
-            self._problems[resource] = problem
+            self._problems[what] = problem
             told = "; ".join(filter(None, self._problems.values()))
             if told != self._told:
                 self._told = told
@@ -175,6 +220,7 @@ async def open_tables(
     config: KubernetesConfig,
     context: PluginContext,
     *,
+    node: str = "",
     wall: Callable[[], float] = time.time,
     jitter: Callable[[], float] = random.random,
 ) -> AsyncIterator[ClusterTables]:
@@ -182,18 +228,38 @@ async def open_tables(
 
     Nodes and Services are waited for too, unless the server refuses to give them: then Pods alone are known, and the
     plugin's health says so.
+
+    Args:
+        api: of the cluster.
+        config: what is kept.
+        context: of the plugin.
+        node: whose Pods alone are watched; empty: all.
+        wall: seconds since 1970.
+        jitter: numbers from 0 up to 1.
     """
-    tables = ClusterTables(config.deleted_pods_kept)
+    tables = ClusterTables(config.deleted_pods_kept, node=node)
     changes = context.counter("changes", "Objects that the API server listed, and changes that it told.")
     unreadable = context.counter("objects_unreadable", "Objects of the API server that lack what every object has.")
     forgotten = context.counter("deleted_forgotten_early", "Deleted objects beyond the most that are held.")
     troubles = _Troubles(context.impaired)
 
-    def watcher(resource: Resource, record_type: Any, store: TimedStore[Any]) -> Watcher:  # of one kind of record
+    def watcher(  # of one kind of record
+        resource: Resource, record_type: Any, store: TimedStore[Any], field_selector: str = ""
+    ) -> Watcher:
         table: Table[Any] = Table(record_type, store, wall=wall, changes=changes, unreadable=unreadable)
-        return Watcher(resource, api, table, log=context.log, random=jitter, tell_trouble=troubles.of(resource))
+        tell_trouble = troubles.of(resource.value)
+        return Watcher(
+            resource,
+            api,
+            table,
+            log=context.log,
+            random=jitter,
+            tell_trouble=tell_trouble,
+            field_selector=field_selector,
+        )
 
-    watchers = [watcher(Resource.PODS, PodRecord, tables.pods)]
+    of_node = f"spec.nodeName={node}" if node else ""
+    watchers = [watcher(Resource.PODS, PodRecord, tables.pods, of_node)]
     if config.nodes_and_services:
         watchers.append(watcher(Resource.NODES, NodeRecord, tables.nodes))
         watchers.append(watcher(Resource.SERVICES, ServiceRecord, tables.services))
@@ -204,8 +270,25 @@ async def open_tables(
         await watchers[0].synced.wait()
         for each in watchers[1:]:
             await each.wait_settled()
+        if node and config.nodes_and_services:
+            nursery.start_soon(_tell_unknown_node, tables, watchers[1], troubles.of("node"), context.log)
         yield tables
         nursery.cancel_scope.cancel()
+
+
+async def _tell_unknown_node(
+    tables: ClusterTables, nodes: Watcher, tell_trouble: Callable[[str], None], log: Logger
+) -> None:
+    """Say so while there is no Node of the name whose Pods are watched, until cancelled: there will be none."""
+    await nodes.synced.wait()
+    if not any(tables.nodes.prefix_lengths.values()):
+        log.warning("nodes_without_pod_networks", nodes=len(tables.nodes))
+    while True:
+        problem = (
+            f"there is no Node {tables.node!r} in the cluster, so no Pod is found: NODE_NAME must be a Node's name"
+        )
+        tell_trouble("" if tables.node_record(tables.node, None) is not None else problem)
+        await trio.sleep(_LOOK_SECONDS)
 
 
 def _plain(address: str) -> str:

@@ -82,6 +82,7 @@ class Watcher:
         random: Callable[[], float],
         tell_trouble: Callable[[str], None],
         timing: Timing | None = None,
+        field_selector: str = "",
     ) -> None:
         """Nothing is asked before ``run``.
 
@@ -93,6 +94,7 @@ class Watcher:
             random: numbers from 0 up to 1, for jitter.
             tell_trouble: gets a sentence when it does not work, an empty one when it does again.
             timing: how long things may take; default: ``TIMING``.
+            field_selector: which of them; what no longer fits counts as deleted, as the server tells it. Empty: all.
         """
         self._resource = resource
         self._api = api
@@ -102,6 +104,7 @@ class Watcher:
         self._tell_trouble = tell_trouble
         self._timing = TIMING if timing is None else timing
         self._path = f"/api/v1/{resource.value}"
+        self._selection = {"fieldSelector": field_selector} if field_selector else {}
         self._version = ""  # where the watch goes on; empty: list first
         self._failures = 0
         self._page_size = 0  # position in _PAGE_SIZES
@@ -179,7 +182,7 @@ class Watcher:
         """
         self._table.begin_list()
         objects, size = 0, _PAGE_SIZES[self._page_size]
-        query = {"limit": str(size)} if size else {}
+        query = {**({"limit": str(size)} if size else {}), **self._selection}
         is_whole = False
         while not is_whole:
             async with open_connection(self._api.endpoint) as connection:
@@ -231,6 +234,7 @@ class Watcher:
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
             "timeoutSeconds": str(int(seconds)),
+            **self._selection,
         }
         before, started = self._version, trio.current_time()
         with trio.move_on_after(seconds + self._timing.silence) as patience:
