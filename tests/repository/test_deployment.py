@@ -13,6 +13,8 @@ import pytest
 import yaml
 from deployment import AGENT, CHART, DEPLOY, MANIFESTS, OPTIONS, REPOSITORY, manifest, objects
 
+from flowjoin._config.load import load_config
+
 OLDEST_AND_NEWEST = ("1.25", "1.37")
 
 
@@ -106,6 +108,17 @@ def test_the_grace_of_the_pod_is_longer_than_the_one_of_flowjoin():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     own = int(values["config"]["shutdownGracePeriod"].removesuffix("s"))
     assert values["terminationGracePeriodSeconds"] >= own + 10
+
+
+@pytest.mark.parametrize("name", ["flowjoin.service", "flowjoin-agent.service"])
+def test_systemd_gives_time_to_end_and_starts_nothing_again_that_no_restart_mends(name):
+    settings = dict(
+        line.split("=", 1) for line in (DEPLOY / "systemd" / name).read_text().splitlines() if re.match(r"\w+=", line)
+    )
+    assert int(settings["TimeoutStopSec"].removesuffix("s")) >= load_config("").config.shutdown_grace_period + 10
+    assert settings["RestartPreventExitStatus"] == "2"
+    # systemd asks the main process alone for its exit status: what ExecStartPre refuses is started for ever
+    assert "ExecStartPre" not in settings
 
 
 def test_the_charts_configuration_is_accepted(tmp_path):
