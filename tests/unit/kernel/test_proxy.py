@@ -36,6 +36,15 @@ def test_records_pass_as_they_came_each_with_its_origin() -> None:
     assert (row["originalExporterIPv4Address"], row["originalExporterIPv6Address"]) == ("0.0.0.0", "2001:db8::9")
 
 
+def test_part_of_a_batch_of_passed_records_has_no_handles_as_the_whole_has_none() -> None:
+    harness = Harness(is_proxy=True)
+    harness.send(S1, D1, S1)
+    (batch,) = harness.expire()
+    assert (len(batch), len(batch.handles)) == (3, 0)
+    part = batch.slice(1, 3)
+    assert (len(part), list(part.handles)) == (2, [])
+
+
 BOTH: Record = {"sourcePodName": "pod1", "destinationPodName": "pod2"}
 
 

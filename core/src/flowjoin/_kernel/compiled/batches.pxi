@@ -62,7 +62,9 @@ cdef class Handles:
     cdef Handles between(self, size_t start, size_t stop):
         """Some of them, without an object for each."""
         cdef Handles some = Handles()
-        some.handles = <Handle*>grown(NULL, (stop - start + 1) * sizeof(Handle))
+        if start == stop:  # records passed on have no flows: there may be nothing to copy from
+            return some
+        some.handles = <Handle*>grown(NULL, (stop - start) * sizeof(Handle))
         memcpy(some.handles, self.handles + start, (stop - start) * sizeof(Handle))
         some.count = stop - start
         return some
