@@ -38,6 +38,16 @@ def require_engine() -> None:
     pytest.skip(reason, allow_module_level=True)
 
 
+def require_engine_inside() -> None:
+    """As ``require_engine``, for tests that load it into a process of flowjoin's code.
+
+    It is loaded with RTLD_DEEPBIND, at which AddressSanitizer (``.ci/sanitize``) ends the process.
+    """
+    if "libasan" in os.environ.get("LD_PRELOAD", ""):
+        pytest.skip("ClickHouse's engine cannot be loaded beside AddressSanitizer")
+    require_engine()
+
+
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Ask again until it is so, or 30 seconds are over."""
     deadline = time.monotonic() + 30
@@ -89,7 +99,8 @@ class ClickHouseProcess:
             command += ["--certificate", str(self._tls[0]), "--key", str(self._tls[1])]
         if self._is_client_verified:
             command += ["--client-ca", str(self._tls[0])]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # no code of ours
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line.startswith("READY "), f"the stand-in did not start: {line!r}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import clickhouse_connect
 import pytest
 from clickhouse_connect.driver.client import Client
-from clickhouse_process import ClickHouseProcess, require_engine
+from clickhouse_process import ClickHouseProcess, require_engine, require_engine_inside
 
 _NUMBERS = itertools.count(1)
 PASSWORD = "correct-horse-battery"
@@ -40,7 +40,7 @@ def password(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(scope="session")
 def embedded() -> Iterator[Client]:
     """The engine in this process, in memory; it lives until the last test that asks for it."""
-    require_engine()
+    require_engine_inside()
     client = clickhouse_connect.get_client(interface="chdb")
     yield client
     client.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from agent_traffic import agent_messages
 from capture_writer import ethernet, ipv4, pcap, udp
-from clickhouse_process import ClickHouseProcess, require_engine
+from clickhouse_process import ClickHouseProcess, require_engine_inside
 
 from flowjoin._generator.config import TrafficConfig
 from flowjoin.api import RetryableExportError
@@ -30,7 +30,7 @@ def capture(path: Path, flows: int) -> None:
 
 
 def test_a_capture_replayed_into_a_directory_can_be_asked_in_sql(tmp_path: Path) -> None:
-    require_engine()
+    require_engine_inside()
     capture(tmp_path / "traffic.pcap", 300)
     (tmp_path / "flowjoin.yaml").write_text(
         f"""stateDirectory: {tmp_path}/state
@@ -61,7 +61,7 @@ exporters:
 
 
 async def test_a_directory_that_another_process_has_open_is_waited_for(tmp_path: Path) -> None:
-    require_engine()
+    require_engine_inside()
     with ClickHouseProcess(tmp_path / "flows").running():
         config = ClickHouseConfig(database_url=f"chdb://{tmp_path}/flows")
         async with flowjoin_exporter_types()[0].open(config, RecordingContext(name="clickhouse")) as exporter:
