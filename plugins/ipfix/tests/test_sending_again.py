@@ -16,11 +16,13 @@ from flowjoin.wire import SequenceGap
 from flowjoin_ipfix import IpfixConfig
 from flowjoin_ipfix._exporter import open_ipfix
 
+LONG = Duration(600)  # for which no machine is too busy to start a collector
+
 
 async def test_rows_the_collectors_system_took_and_it_never_read_are_sent_again(spawn: Any) -> None:
     collector = spawn()
     context = RecordingContext(name="ipfix")
-    async with opened(IpfixConfig(address=collector.address), context) as exporter:
+    async with opened(IpfixConfig(address=collector.address, resend_interval=LONG), context) as exporter:
         await exporter.export(numbered_flows(10))
         collector.kill()
         collector.restart()  # what it had read is forgotten, as at any collector that keeps flows in memory
@@ -141,7 +143,7 @@ async def test_books_balance_when_the_collector_dies_again_and_again(spawn: Any)
     collector = spawn()
     seen: Counter[str] = Counter()
     context = RecordingContext()
-    async with opened(IpfixConfig(address=collector.address), context) as exporter:
+    async with opened(IpfixConfig(address=collector.address, resend_interval=LONG), context) as exporter:
         for life in range(3):
             await exporter_ready(exporter, numbered_flows(500, first=500 * life))
             seen["rows"] += 500
@@ -156,7 +158,7 @@ async def test_books_balance_when_the_collector_dies_again_and_again(spawn: Any)
 async def test_nothing_is_lost_when_the_collector_is_killed_while_rows_are_on_their_way(spawn: Any) -> None:
     collector = spawn()
     context = RecordingContext()
-    config = IpfixConfig(address=collector.address, resend_interval=Duration(60))
+    config = IpfixConfig(address=collector.address, resend_interval=LONG)
     batches, rows = 12, 400
     report, done = trio.open_memory_channel[int](batches)
 
