@@ -277,10 +277,11 @@ def test_other_destinations_are_served_on_without_a_reader_of_standard_output(
     send(address, TrafficConfig(flows=10, seed=2))
     program.process.terminate()
     program.wait_line("draining")
+    rows = tmp_path / "flows.csv"
+    program.wait_until(lambda: rows.exists() and bool(rows.read_text()))
     program.process.terminate()  # what nobody reads is waited for no longer
 
     assert program.process.wait(timeout=60) == 1
-    assert (tmp_path / "flows.csv").read_text()
 
 
 BUG = """

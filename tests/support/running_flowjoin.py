@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,14 @@ class Program:
                 if facts["event"] == event:
                     return facts
         raise AssertionError(f"no line {event}: {''.join(self.errors)}")
+
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Until what it does elsewhere is done; it says nothing of that."""
+        deadline = time.monotonic() + 60
+        while not is_so():
+            assert self.process.poll() is None, "it has ended"
+            assert time.monotonic() < deadline, "it did not become so within 60 s"
+            time.sleep(0.05)
 
     def wait_ready(self) -> str:
         """Wait until everything is open; gives where the first collector listens."""
