@@ -174,11 +174,11 @@ def ran(nodes: TwoNodes, processes: Processes, folder: Path, with_one_right: tup
                 wait_seen(folder / f"seen-{number}", nodes, f"node{number}")
             processes.start("aggregator", "outside", "-m", "flowjoin", "run", "-c", str(files["aggregator"]))
             processes.wait_said("aggregator", "ready")
-        wait_told(nodes)  # each round is told before the next begins
+        wait_told(nodes, folder)  # each round is told before the next begins
         client.stdin.write("\n")
         client.stdin.flush()
     made = json.loads(client.stdout.readline())
-    wires = wait_told(nodes)
+    wires = wait_told(nodes, folder)
     for name in ("agent1", "agent2", "aggregator"):
         processes.end(name)
     return Told(
@@ -250,11 +250,11 @@ def test_each_flow_of_two_nodes_is_joined_once_with_what_crossed_the_wires(told:
     crossed = told.wires["node1"]
     assert len(told.made) == len(crossed)
     assert set(map(flow_of, told.joined)) == set(crossed)
-    for flow, counted in crossed.items():
+    for flow, packets in crossed.items():
         rows = [row for row in told.joined if flow_of(row) == flow]
         assert len({row["flowStartSeconds"] for row in rows}) == 1, rows  # one flow, however often it was exported
         deltas = [totals(row, "FromSourceNode", kind="Delta") for row in rows]
-        assert summed(deltas) == counted, rows
+        assert summed(deltas) == packets, rows
         assert_told_truly(rows[-1], told.wires)
 
 
@@ -267,11 +267,11 @@ def test_what_an_agent_sends_is_read_by_nfdump(
         ports = (0, 0) if way.protocol in (1, 58) else (way.source_port, way.destination_port)
         key = (way.source, ports[0], way.destination, ports[1], way.protocol)
         read.setdefault(key, []).append((way.packets, way.octets))
-    for flow, counted in told.wires["node1"].items():
+    for flow, packets in told.wires["node1"].items():
         there, back = (read.get(tuple(direction), []) for direction in (flow, flow.reply))
         assert Counted(
             *map(sum, zip(*there, strict=True)), *(map(sum, zip(*back, strict=True)) if back else (0, 0))
-        ) == (counted)
+        ) == (packets)
 
 
 def test_what_an_agent_sends_is_read_by_tshark(
@@ -300,29 +300,29 @@ def wait_seen(path: Path, nodes: TwoNodes, node: str) -> None:
         time.sleep(0.2)
 
 
-def wait_told(nodes: TwoNodes) -> Wires:
-    """Wait until the aggregator tells of every flow what nft counts on each Node that it crossed."""
+def wait_told(nodes: TwoNodes, folder: Path) -> Wires:
+    """Wait until each agent tells what nft counts on its Node of every flow, and the aggregator has all they told."""
     deadline = time.monotonic() + PATIENCE
     while True:
         wires = {node: nodes.counted(node) for node in ("node1", "node2")}
-        records = {flow_of(record): record for record in flow_records(nodes)}
-        wrong = {
-            flow for flow, crossed in wires["node1"].items() if flow not in records or totals(records[flow]) != crossed
-        }
-        if not wrong:
+        seen = {node: rows_of(folder / f"seen-{node[-1]}") for node in wires}
+        told = {node: {flow_of(row): totals(row) for row in rows} for node, rows in seen.items()}  # the last row counts
+        received = asked(nodes, "recordmetrics")["numRecordsReceived"]
+        joined = {flow_of(record): totals(record) for record in asked(nodes, "flowrecords")}
+        if told == wires and joined == wires["node1"] and received == sum(map(len, seen.values())):
             return wires
         if time.monotonic() > deadline:
-            some = sorted(wrong)[:5]
-            told = [(flow, records.get(flow), *(wires[node].get(flow) for node in wires)) for flow in some]
-            raise AssertionError(f"{len(wrong)} of {len(wires['node1'])} flows are not told as they are: {told}")
+            wrong = {node: sorted(told[node].items() ^ wires[node].items())[:6] for node in wires}
+            wrong["joined"] = sorted(joined.items() ^ wires["node1"].items())[:6]
+            raise AssertionError(f"flows are not told as they are, {received} records received: {wrong}")
         time.sleep(0.2)
 
 
-def flow_records(nodes: TwoNodes) -> list[dict[str, Any]]:
-    command = nodes.inside("outside", sys.executable, "-m", "flowjoin", "get", "flowrecords", "--output", "json")
-    asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert asked.returncode == 0, asked.stderr
-    return list(json.loads(asked.stdout or "[]"))
+def asked(nodes: TwoNodes, what: str) -> Any:
+    command = nodes.inside("outside", sys.executable, "-m", "flowjoin", "get", what, "--output", "json")
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout or "[]")
 
 
 def totals(row: dict[str, Any], side: str = "", *, kind: str = "Total") -> Counted:
@@ -399,7 +399,7 @@ def table(told: Told) -> str:
     sent = Counter(ports.values())
     node1, node2, joined = (Counter(map(kind_of, set(map(flow_of, rows)))) for rows in (*told.seen, told.joined))
     for kind, count in sent.items():
-        crossed = [counted for flow, counted in told.wires["node1"].items() if kind_of(flow) == kind]
+        crossed = [packets for flow, packets in told.wires["node1"].items() if kind_of(flow) == kind]
         packets = sum(each.packets + each.reverse_packets for each in crossed)
         octets = sum(each.octets + each.reverse_octets for each in crossed)
         lines.append(f"{kind:38}{count:6}{node1[kind]:8}{node2[kind]:8}{joined[kind]:8}{packets:9}{octets:9}")
