@@ -1,12 +1,13 @@
 import json
 import math
 from array import array
+from collections.abc import Iterator
 
 import pytest
 from batch_examples import OF_EACH_TYPE, REGISTRY, WIDE, schema_of
 
 from flowjoin._model.columns import NumberColumn, PackedColumn
-from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_batch import FlowBatch, join_slowly
 from flowjoin._model.flow_schema import AddressFamily, FlowOrigin, FlowSchema
 
 SCHEMA = schema_of("sourceIPv4Address", "sourceTransportPort", "sourcePodName")
@@ -193,6 +194,23 @@ def test_take_refuses_rows_outside():
 
 def test_concatenate_joins_rows_of_one_schema():
     assert FlowBatch.concatenate([BATCH.slice(0, 1), BATCH.slice(1, 1), BATCH.slice(1, 3)]) == BATCH
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(3, 0), (120_000, 2)])
+def test_a_large_batch_is_joined_in_steps_and_is_the_same(rows: int, steps: int):
+    given = [FlowBatch.concatenate([BATCH] * (rows // 3)), BATCH]
+    expected = FlowBatch.concatenate(given)
+    joined: list[FlowBatch] = []
+
+    def join() -> Iterator[None]:
+        joined.append((yield from join_slowly(given)))
+
+    taken = 0
+    for _ in join():
+        taken += 1
+        given.append(BATCH)  # comes too late
+    assert joined == [expected]
+    assert taken == steps
 
 
 def test_concatenate_of_first_exports_and_others_is_no_first_export():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -13,7 +13,7 @@ from flowjoin._model.columns import CodedValues, Column, factorise
 from flowjoin._model.flow_schema import AddressFamily, FlowSchema
 from flowjoin._model.information_element import DataType, Value
 
-__all__ = ["AddressRole", "FlowBatch"]
+__all__ = ["AddressRole", "FlowBatch", "join_slowly"]
 
 AddressRole: TypeAlias = Literal["source", "destination", "destinationCluster", "destinationService", "proxySnat"]
 
@@ -28,6 +28,8 @@ _ADDRESS_ELEMENTS: Final[dict[str, dict[AddressFamily, str]]] = {
     }.items()
 }
 _FLOATS: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
+_STEP_COST: Final = 100_000  # values that are joined within a millisecond or two
+_PIECE_COST: Final = 16  # what a column of a piece costs beside its values, in values
 
 
 class FlowBatch:
@@ -37,7 +39,7 @@ class FlowBatch:
     are equal when schema and values are, whatever their ids.
     """
 
-    __slots__ = ("__weakref__", "_columns", "_handles", "_id", "_is_first_export", "_length", "_schema")
+    __slots__ = ("__weakref__", "_columns", "_handles", "_id", "_is_first_export", "_length", "_octets", "_schema")
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class FlowBatch:
         self._id = id
         self._is_first_export = is_first_export
         self._handles = handles
+        self._octets: int | None = None
 
     @classmethod
     def from_columns(
@@ -116,16 +119,13 @@ class FlowBatch:
         Raises:
             ValueError: no batch, or batches of different schemas.
         """
-        if not batches:
-            raise ValueError("no batch to concatenate")
-        first = batches[0]
-        if any(batch.schema != first.schema for batch in batches):
-            raise ValueError("batches of different schemas cannot be concatenated")
-        return FlowBatch(
-            first.schema,
-            [join_columns(parts) for parts in zip(*(batch._columns for batch in batches), strict=True)],
-            is_first_export=all(batch.is_first_export for batch in batches),
-        )
+        joining = join_slowly(batches)
+        while True:
+            try:
+                next(joining)
+            except StopIteration as joined:
+                batch: FlowBatch = joined.value
+                return batch
 
     @property
     def schema(self) -> FlowSchema:
@@ -154,7 +154,9 @@ class FlowBatch:
     @property
     def octets(self) -> int:
         """Octets held in memory, estimated."""
-        return sum(column.octets for column in self._columns)
+        if self._octets is None:  # asked for again and again, wherever rows are held
+            self._octets = sum(column.octets for column in self._columns)
+        return self._octets
 
     def __len__(self) -> int:
         return self._length
@@ -292,6 +294,30 @@ class FlowBatch:
         if self._id:
             facts.append(f"id {self._id!r}")
         return f"<FlowBatch: {', '.join(facts)}>"
+
+
+def join_slowly(batches: Sequence[FlowBatch]) -> Generator[None, None, FlowBatch]:
+    """As ``FlowBatch.concatenate``, column by column in steps of a millisecond or two; to be iterated to its end.
+
+    Raises:
+        ValueError: no batch, or batches of different schemas.
+    """
+    if not batches:
+        raise ValueError("no batch to concatenate")
+    batches = tuple(batches)  # whoever gave them may change the list between two steps
+    first = batches[0]
+    if any(batch.schema != first.schema for batch in batches):
+        raise ValueError("batches of different schemas cannot be concatenated")
+    cost = sum(map(len, batches)) + _PIECE_COST * len(batches)
+    columns: list[Column] = []
+    spent = 0
+    for parts in zip(*(batch.columns for batch in batches), strict=True):
+        if spent >= _STEP_COST:
+            spent = 0
+            yield
+        columns.append(join_columns(parts))
+        spent += cost
+    return FlowBatch(first.schema, columns, is_first_export=all(batch.is_first_export for batch in batches))
 
 
 def _at(dictionary: tuple[Value, ...], code: int) -> Value:

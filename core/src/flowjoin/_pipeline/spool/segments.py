@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from flowjoin._model.element_registry import ElementRegistry
-from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_batch import FlowBatch, join_slowly
 from flowjoin._model.flow_schema import FlowSchema
 from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
@@ -68,7 +68,7 @@ class SegmentFiles:
 class SegmentWriter:
     """Appends to one segment; every method blocks, and may be called from any thread, one at a time but ``sync``."""
 
-    def __init__(self, disk: Disk, files: SegmentFiles, data: bytes, lines: bytes, is_synced: bool) -> None:
+    def __init__(self, disk: Disk, files: SegmentFiles, data: bytes | bytearray, lines: bytes, is_synced: bool) -> None:
         """Make the segment, with its first octets, all at once.
 
         Raises:
@@ -98,7 +98,7 @@ class SegmentWriter:
                 files.data.unlink(missing_ok=True)
             raise
 
-    def append(self, data: bytes, lines: bytes, is_synced: bool) -> None:
+    def append(self, data: bytes | bytearray, lines: bytes, is_synced: bool) -> None:
         """Write octets, then the lines that name them.
 
         Raises:
@@ -235,7 +235,7 @@ def decode_slowly(octets: Sequence[bytes], pieces: Sequence[Piece], schemas: dic
         if found != piece.rows:
             raise DamagedError("another number of rows than was written")
     try:
-        return parts[0] if len(parts) == 1 else FlowBatch.concatenate(parts)
+        return parts[0] if len(parts) == 1 else (yield from join_slowly(parts))
     except ValueError:
         raise DamagedError("pieces of different schemas, or of none") from None
 
