@@ -87,7 +87,7 @@ async def test_a_batch_that_is_joined_in_steps_is_whole_wherever_its_lane_is_can
         if not instrument.has_fired:
             break
         fired += 1
-    assert fired == 3  # a batch has two columns
+    assert fired > 3
 
 
 def test_a_batch_that_is_being_joined_is_not_dropped_and_is_the_next_whoever_asks_again(monkeypatch) -> None:

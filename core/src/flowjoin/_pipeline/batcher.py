@@ -7,12 +7,13 @@ Invariant: every row that went in comes out once, in order within its schema, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from math import inf
 
 from flowjoin._model.flow_batch import FlowBatch, join_slowly
 from flowjoin._model.flow_schema import FlowSchema
+from flowjoin._model.steps import at_once
 from flowjoin.api._types import Batching
 
 __all__ = ["Batcher", "Closed", "Gathered"]
@@ -52,7 +53,7 @@ class Closed:
         """All of them, as they came, or together once they were joined."""
         return self._pieces[:]
 
-    def join(self) -> Iterator[None]:
+    def join(self) -> Generator[None, None, None]:
         """Make them one batch, in steps of a millisecond or two; to be iterated to its end."""
         if len(self._pieces) > 1:
             count = len(self._pieces)
@@ -61,8 +62,7 @@ class Closed:
     @property
     def batch(self) -> FlowBatch:
         """All of them, together: at once, if they were joined."""
-        for _ in self.join():
-            pass
+        at_once(self.join())
         return self._pieces[0]
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.steps import at_once
 from flowjoin._pipeline.batcher import Batcher, Closed
 from flowjoin._pipeline.lane_head import Head, Part
 from flowjoin.api._types import Batching
@@ -153,7 +154,7 @@ class LaneQueue:
             self._close(closed)
         return self._make_room() if may_drop else 0
 
-    def draw(self, now: float, *, flush: bool = False) -> Iterator[None]:
+    def draw(self, now: float, *, flush: bool = False) -> Generator[None, None, None]:
         """Join the batch that ``begin`` gives next, in steps of a millisecond or two; to be iterated to its end.
 
         From the first step on there is always room for it. Whoever stops in the middle may call this again.
@@ -169,8 +170,7 @@ class LaneQueue:
     def begin(self, now: float, *, flush: bool = False) -> Part | None:
         """The next part to export; None when nothing is due. It stays the next until it is settled."""
         if self._head.is_empty:
-            for _ in self.draw(now, flush=flush):
-                pass
+            at_once(self.draw(now, flush=flush))
             if self._drawn is None:
                 return None
             batch_id, closed = self._drawn

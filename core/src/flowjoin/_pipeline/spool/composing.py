@@ -18,7 +18,7 @@ from flowjoin._pipeline.spool.segment_format import FIRST_SCHEMA_ID, encode_open
 
 __all__ = ["Composer"]
 
-_SLICE_ROWS: Final = 512  # two milliseconds, twice that where the processor has other things in its caches
+_SLICE_ROWS: Final = 1024  # four milliseconds, in three steps
 _LAST_SCHEMA_ID: Final = 65_535
 
 
@@ -71,7 +71,9 @@ class Composer:
         offset, checksum = self._offset, 0
         for start in range(0, len(rows), _SLICE_ROWS):
             part = rows if len(rows) <= _SLICE_ROWS else rows.slice(start, start + _SLICE_ROWS)
-            octets, records = encode_piece(part, layout, template_id, export_time=int(wall), sequence=self._records)
+            octets, records = yield from encode_piece(
+                part, layout, template_id, export_time=int(wall), sequence=self._records
+            )
             checksum = zlib.crc32(octets, checksum)
             self._records += records
             self._add_octets(octets)

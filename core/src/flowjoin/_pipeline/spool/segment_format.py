@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -100,8 +100,8 @@ def encode_schema(layout: RowLayout, template_id: int, *, export_time: int, sequ
 
 def encode_piece(
     batch: FlowBatch, layout: RowLayout, template_id: int, *, export_time: int, sequence: int
-) -> tuple[bytes, int]:
-    """The Messages of a batch's rows, and how many Data Records they have.
+) -> Generator[None, None, tuple[bytes, int]]:
+    """The Messages of a batch's rows, and how many Data Records they have; in steps.
 
     Args:
         sequence: Data Records of the segment before them (RFC 7011 section 3.1).
@@ -109,7 +109,7 @@ def encode_piece(
     try:
         if not layout.is_fit:
             raise UnfitError("no Template")
-        sets = layout.encode(batch, export_time)
+        sets = yield from layout.encode(batch, export_time)
     except UnfitError:
         whole = _raw_octets(batch)
         records = [(at // _CHUNK, whole[at : at + _CHUNK]) for at in range(0, len(whole), _CHUNK)]

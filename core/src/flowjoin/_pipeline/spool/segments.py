@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch, join_slowly
 from flowjoin._model.flow_schema import FlowSchema
+from flowjoin._model.steps import at_once
 from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import MAX_LINE_OCTETS, Index, Piece, read_index
@@ -247,10 +248,4 @@ def read_batch(disk: Disk, files: SegmentFiles, pieces: Sequence[Piece], schemas
         DamagedError: a piece is cut, or its octets are not those that were written.
         OSError: the file cannot be read.
     """
-    decoding = decode_slowly(read_octets(disk, files, pieces), pieces, schemas)
-    while True:
-        try:
-            next(decoding)
-        except StopIteration as stop:
-            batch: FlowBatch = stop.value
-            return batch
+    return at_once(decode_slowly(read_octets(disk, files, pieces), pieces, schemas))
