@@ -23,7 +23,7 @@ from flowjoin_clickhouse._check import refuse_bad_files
 from flowjoin_clickhouse._columns import insert_columns
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer
-from flowjoin_clickhouse._engine import load_engine
+from flowjoin_clickhouse._engine import load_engine, make_directory
 from flowjoin_clickhouse._errors import (
     NotAllowedError,
     RefusedError,
@@ -236,6 +236,7 @@ class Connection:
         config, destination = self._config, self._config.destination
         if isinstance(destination, EmbeddedDestination):
             load_engine()
+            make_directory(destination)
             try:
                 return clickhouse_connect.get_client(interface="chdb", path=destination.path or ":memory:")
             except ClickHouseError as exc:
