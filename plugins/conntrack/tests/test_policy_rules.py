@@ -11,7 +11,7 @@ import pytest
 import trio
 from policy_server import PolicyServer
 
-from flowjoin.api import Duration, Octets, Secret
+from flowjoin.api import ConfigError, Duration, Octets, Secret
 from flowjoin.testing import RecordingContext
 from flowjoin_conntrack import policy_rules
 from flowjoin_conntrack._http import target_of
@@ -182,19 +182,19 @@ async def test_a_server_that_is_not_there_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ({"url": "rules.json"}, '"url" is "rules.json"'),
-        ({"url": "ftp://127.0.0.1/"}, '"url" is "ftp'),
-        ({"url": "http://user:secret@127.0.0.1/"}, '^"url" is no URL of a list; write one such as https://127'),
-        ({"url": "http://user:p@ss/word@127.0.0.1/"}, '^"url" is no URL of a list; write one such as https://127'),
-        ({"url": "ftp://127.0.0.1/?token=secret"}, '^"url" is no URL of a list; write one such as https://127'),
-        ({"url": "http://127.0.0.1:99999/"}, '"url" is "http'),
-        ({"url": "http://127.0.0.1/a b"}, '"url" is "http'),
+        ({"url": "rules.json"}, 'url: "rules.json" is no URL'),
+        ({"url": "ftp://127.0.0.1/"}, 'url: "ftp'),
+        ({"url": "http://user:secret@127.0.0.1/"}, "^url: this is no URL of a list; write one such as https://127"),
+        ({"url": "http://user:p@ss/word@127.0.0.1/"}, "^url: this is no URL of a list; write one such as https://127"),
+        ({"url": "ftp://127.0.0.1/?token=secret"}, "^url: this is no URL of a list; write one such as https://127"),
+        ({"url": "http://127.0.0.1:99999/"}, 'url: "http'),
+        ({"url": "http://127.0.0.1/a b"}, 'url: "http'),
         ({"url": "http://192.0.2.1/", "token": Secret("env", "T")}, "clear text"),
-        ({"url": "https://192.0.2.1/", "key": Path("k")}, '"key" needs "certificate"'),
+        ({"url": "https://192.0.2.1/", "key": Path("k")}, "key: is given without certificate"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(keys: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ConfigError, match=sentence):
         PolicyRulesConfig(**keys)
 
 

@@ -352,7 +352,7 @@ async def test_rows_keep_their_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["", "  ", "a\0b", "logs/"])
 def test_what_names_no_file_is_refused_when_the_configuration_is_read(path: str) -> None:
-    with pytest.raises(ValueError, match='"path" must be the path of a file, or - for standard output'):
+    with pytest.raises(ConfigError, match=r"^path: must be the path of a file, or - for standard output"):
         LogConfig(path=path)
 
 
@@ -363,7 +363,7 @@ async def test_a_name_that_this_system_cannot_write_is_refused_with_a_sentence()
 
 
 def test_a_path_that_only_a_shell_understands_is_refused() -> None:
-    with pytest.raises(ValueError, match="begins with ~, which only a shell understands; write it in full"):
+    with pytest.raises(ConfigError, match="begins with ~, which only a shell understands; write it in full"):
         LogConfig(path="~/flows.log")
 
 

@@ -62,7 +62,14 @@ def parse_file(octets: bytes, path: str, *, strict: bool = False, for_agent: boo
     except UnicodeDecodeError as exc:
         line = octets.count(b"\n", 0, exc.start) + 1
         raise ConfigError("is not UTF-8 text", line=line, source=path) from exc
-    return load_config(text, path, strict=strict, in_cluster=_is_in_cluster(), for_agent=for_agent)
+    return load_config(
+        text,
+        path,
+        strict=strict,
+        in_cluster=_is_in_cluster(),
+        for_agent=for_agent,
+        knows_node=bool(os.environ.get("NODE_NAME")),
+    )
 
 
 def _is_in_cluster() -> bool:

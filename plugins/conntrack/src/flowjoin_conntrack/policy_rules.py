@@ -53,13 +53,13 @@ class PolicyRulesConfig:
             target = target_of(self.url)
         except ValueError:
             # What stands before an @ may be a password, and after a ? a token.
-            shown = "" if "@" in self.url or "?" in self.url else f' is "{self.url[:80]}", which'
-            problem = f'"url"{shown} is no URL of a list; write one such as https://127.0.0.1:8443/rules'
-            raise ValueError(problem) from None
+            shown = "this" if "@" in self.url or "?" in self.url else f'"{self.url[:80]}"'
+            problem = f"{shown} is no URL of a list; write one such as https://127.0.0.1:8443/rules"
+            raise ConfigError(problem, path="url") from None
         if self.token is not None and not target.is_tls and not target.is_here:
-            raise ValueError('"token" would cross the network in clear text; write an https URL')
+            raise ConfigError("would cross the network in clear text; write an https URL", path="token")
         if self.key is not None and self.certificate is None:
-            raise ValueError('"key" needs "certificate"')
+            raise ConfigError("is given without certificate; name the certificate's PEM file too", path="key")
 
     def tls(self) -> ssl.SSLContext:
         """For a connection now; blocking, for the files are read each time: they are rotated.

@@ -50,9 +50,11 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         if not self.path.strip() or "\0" in self.path or self.path.endswith("/"):
-            raise ValueError(f'"path" must be the path of a file, or - for standard output, not {self.path!r}')
+            problem = f"must be the path of a file, or - for standard output, not {self.path!r}"
+            raise ConfigError(problem, path="path")
         if self.path.startswith("~"):
-            raise ValueError(f'"path" {self.path!r} begins with ~, which only a shell understands; write it in full')
+            problem = f"{self.path!r} begins with ~, which only a shell understands; write it in full"
+            raise ConfigError(problem, path="path")
 
 
 def check(config: LogConfig, registry: ElementRegistry) -> None:
