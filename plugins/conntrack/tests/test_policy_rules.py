@@ -9,10 +9,12 @@ from typing import Any
 import certificates
 import pytest
 import trio
+import trustme
 from policy_server import PolicyServer
 
 from flowjoin.api import ConfigError, Duration, Octets, Secret
 from flowjoin.testing import RecordingContext
+from flowjoin.wire import default_registry
 from flowjoin_conntrack import policy_rules
 from flowjoin_conntrack._http import target_of
 from flowjoin_conntrack.policy_rules import PolicyRulesConfig, flowjoin_lookup_types
@@ -196,6 +198,17 @@ async def test_a_server_that_is_not_there_is_waited_for() -> None:
 def test_what_cannot_be_asked_is_refused(keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         PolicyRulesConfig(**keys)
+
+
+@pytest.mark.parametrize("key", ["ca", "certificate", "key"])
+def test_check_reads_the_files_that_are_named(tmp_path: Path, key: str) -> None:
+    pair = trustme.CA().issue_cert("client.example")
+    pair.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "pair.pem"))
+    files = {"certificate": tmp_path / "pair.pem"} | {key: tmp_path / "absent.pem"}
+    with pytest.raises(ConfigError, match=r"absent\.pem cannot be used: No such file or directory") as caught:
+        TYPE.check(PolicyRulesConfig(url="https://192.0.2.1/", **files), default_registry())
+    assert caught.value.path == key
+    TYPE.check(PolicyRulesConfig(url="https://192.0.2.1/", certificate=tmp_path / "pair.pem"), default_registry())
 
 
 def test_a_url_is_a_host_a_port_and_a_path() -> None:

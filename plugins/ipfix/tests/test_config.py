@@ -105,7 +105,7 @@ REFUSED = [
     ("address: host, protocol: tls, tls: {ca: []}", "exporters[0].tls.ca", "must be"),
     ("address: host, protocol: tls, tls: {certificate: []}", "exporters[0].tls.certificate", "must be"),
     ("address: host, protocol: tls, tls: {key: x}", "exporters[0].tls.key", "is given without tls.certificate"),
-    ("address: host, protocol: tls, tls: {serverName: .x}", "exporters[0].tls.serverName", "no name that a certificate"),
+    ("address: host, protocol: tls, tls: {serverName: .x}", "exporters[0].tls.serverName", "no name"),
     ("address: host, protocol: tls, tls: {minVersion: TLS12}", "exporters[0].tls.minVersion", "VersionTLS12 or"),
     ("address: host, protocol: tls, tls: {insecureSkipVerify: 1}", "exporters[0].tls.insecureSkipVerify", "true"),
     ("address: host, protocol: tls, tls: {fromLookup: true, ca: x}", "exporters[0].tls.fromLookup", "stands in place"),

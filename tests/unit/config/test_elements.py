@@ -31,12 +31,14 @@ def test_names_are_looked_up_and_definitions_made_in_order() -> None:
     [
         (
             "[bgpSourceAsNumbr]",
-            'f:1: recordContents.elements[0]: no element is named "bgpSourceAsNumbr"; did you mean "bgpSourceAsNumber"?',
+            'f:1: recordContents.elements[0]: no element is named "bgpSourceAsNumbr"; '
+            'did you mean "bgpSourceAsNumber"?',
         ),
         ("[tenant]", 'f:1: recordContents.elements[0]: no element is named "tenant"; define it with name, id and type'),
         (
             "[{name: bgpSourceAsNumber, id: 7, type: string}]",
-            'f:1: recordContents.elements[0]: "bgpSourceAsNumber" (32473/7) is registered already; write its name alone',
+            'f:1: recordContents.elements[0]: "bgpSourceAsNumber" (32473/7) is registered already; '
+            "write its name alone",
         ),
         (
             "[{name: other, id: 16, enterprise: 0, type: string}]",

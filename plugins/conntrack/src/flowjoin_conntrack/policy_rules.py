@@ -16,6 +16,7 @@ from flowjoin.api import (
     Bounds,
     ConfigError,
     Duration,
+    ElementRegistry,
     LookupType,
     Octets,
     PluginContext,
@@ -24,6 +25,7 @@ from flowjoin.api import (
     Secret,
     hookimpl,
 )
+from flowjoin.api.tls import client_context
 from flowjoin_conntrack._http import Answer, HttpTrouble, get, target_of
 from flowjoin_conntrack._policy_table import PolicyTable, rules_of
 
@@ -168,7 +170,15 @@ async def _open(config: PolicyRulesConfig, context: PluginContext) -> AsyncItera
 @hookimpl
 def flowjoin_lookup_types() -> list[LookupType]:
     """Hand over the type that ``type: policy_rules`` stands for."""
-    return [LookupType("policy_rules", PolicyRulesConfig, (PolicyLookup,), _open, api_version=1, patience=_patience)]
+    return [
+        LookupType(
+            "policy_rules", PolicyRulesConfig, (PolicyLookup,), _open, api_version=1, patience=_patience, check=_check
+        )
+    ]
+
+
+def _check(config: PolicyRulesConfig, _registry: ElementRegistry) -> None:
+    client_context(ca=config.ca, certificate=config.certificate, key=config.key, path="")
 
 
 def _patience(config: PolicyRulesConfig) -> float:
