@@ -59,7 +59,8 @@ class _Change:
     kind: str
     resource: str
     manifest: Manifest
-    before: Manifest | None
+    before: Manifest | None = None
+    junk: bytes = b""  # what is told in its place
 
 
 class _Wanted(NamedTuple):
@@ -78,6 +79,8 @@ class _Wanted(NamedTuple):
 
     def event(self, change: _Change) -> bytes | None:
         """As a watch of it tells a change; None where that is nothing to it."""
+        if change.junk:
+            return change.junk if change.resource == self.key[0] else None
         did_fit = change.before is not None and self.fits(change.resource, change.before)
         does_fit = self.fits(change.resource, change.manifest)
         if change.kind == "DELETED":
@@ -176,6 +179,15 @@ class KubernetesStandIn:
         """Send octets into every stream as they are; None ends the streams as the server does in time."""
         for channel in list(self._watches):
             channel.send_nowait(octets)
+
+    def spoil(self, resource: str, octets: bytes) -> None:
+        """A change that can be told in no other words: these octets."""
+        self._version += 1
+        change = _Change(self._version, "MODIFIED", resource, {}, junk=octets)
+        self._history.append(change)
+        for channel, wanted in self._watches.items():
+            if event := wanted.event(change):
+                channel.send_nowait(event)
 
     def gone_event(self) -> None:
         """Tell every watch that its version is gone."""
