@@ -12,7 +12,6 @@ import json
 import re
 import socket
 import threading
-import time
 import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from hand_made import AGENT, Record, data_set, message, template_set
 from pod import Pod, require_pods
 from real_kubernetes import RealKubernetes, require_kubernetes
 from running_flowjoin import Program
+from waiting import wait_until
 
 pytest.importorskip("flowjoin_kubernetes", reason="the kubernetes plugin is not installed")
 pytest.importorskip("flowjoin_ipfix", reason="the ipfix plugin is not installed")
@@ -78,13 +78,12 @@ def send(address: str, record: Record) -> None:
 
 def wait_for(condition: Callable[[], Any]) -> Any:
     """What it gives at last; it may fail as requests do."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def unless_it_fails() -> Any:
         with contextlib.suppress(OSError, urllib.error.URLError):
-            if found := condition():
-                return found
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+            return condition()
+
+    return wait_until(unless_it_fails, patience=PATIENCE)
 
 
 def wait_events(program: Program, *events: str) -> None:

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +22,7 @@ from agent_traffic import agent_messages
 from held_port import HeldPort
 from prometheus_client.parser import text_string_to_metric_families
 from running_flowjoin import Program, Run, send
+from waiting import wait_until
 
 from flowjoin._generator.config import TrafficConfig
 
@@ -65,12 +65,6 @@ class Api:
             for sample in family.samples:
                 sums[sample.name] = sums.get(sample.name, 0) + sample.value
         return sums
-
-    def wait(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
 
     def stop(self) -> dict[str, Any]:
         """End it; gives its books."""
@@ -138,8 +132,8 @@ def test_the_figures_are_the_books(start: Start) -> None:
 def test_the_figures_are_the_books_with_antrea_2_3s_meaning(start: Start) -> None:
     api = start("compatibility: antrea-2.3\nactiveFlowRecordTimeout: 1s\ninactiveFlowRecordTimeout: 1s\n")
     send(api.collector, TRAFFIC)
-    api.wait(lambda: api.metrics()["flowjoin_lane_delivered_rows_total"] >= TRAFFIC.flows)
-    api.wait(lambda: api.metrics()["flowjoin_lane_held_rows"] == api.metrics()["flowjoin_kernel_flows_held"] == 0)
+    wait_until(lambda: api.metrics()["flowjoin_lane_delivered_rows_total"] >= TRAFFIC.flows)
+    wait_until(lambda: api.metrics()["flowjoin_lane_held_rows"] == api.metrics()["flowjoin_kernel_flows_held"] == 0)
     counters = api.json("/recordmetrics")
     delivered = api.metrics()["flowjoin_lane_delivered_rows_total"]
     books = api.stop()
@@ -156,8 +150,8 @@ def test_connected_exporters_are_counted(start: Start) -> None:
     api = start()
     host, _, port = api.collector.rpartition(":")
     with socket.create_connection((host, int(port))), socket.create_connection((host, int(port))):
-        api.wait(lambda: api.json("/recordmetrics").get("numConnToCollector") == 2)
-    api.wait(lambda: "numConnToCollector" not in api.json("/recordmetrics"))
+        wait_until(lambda: api.json("/recordmetrics").get("numConnToCollector") == 2)
+    wait_until(lambda: "numConnToCollector" not in api.json("/recordmetrics"))
     api.stop()
 
 
@@ -220,7 +214,7 @@ def test_a_destination_that_is_away_is_unhealthy_and_not_unready(start: Start, t
         exporters=f", {{type: log, name: full, path: {tmp_path}/full, spool: none}}",
     )
     send(api.collector, TRAFFIC)
-    api.wait(lambda: api.get("/healthz")[0] == 503)
+    wait_until(lambda: api.get("/healthz")[0] == 503)
     assert api.get("/healthz/exporters/log") == (200, b"ok\n")
     status, text = api.get("/healthz/exporters/full")
     assert status == 503
@@ -296,7 +290,8 @@ def test_flow_records_are_printed_in_antctls_columns(start: Start) -> None:
 def test_record_metrics_are_printed_in_antctls_columns(start: Start, compatibility: str, counts_drops: bool) -> None:
     api = start(f"compatibility: {compatibility}\n")
     send(api.collector, TRAFFIC)
-    api.wait(lambda: api.json("/recordmetrics").get("numRecordsExported") == TRAFFIC.flows)  # no figure moves any more
+    # no figure moves any more
+    wait_until(lambda: api.json("/recordmetrics").get("numRecordsExported") == TRAFFIC.flows)
     printed = flowjoin("get", "recordmetrics", "--server", api.address, "--output", "csv")
     as_json = flowjoin("get", "recordmetrics", "--server", api.address, "--output", "json")
     counters = api.json("/recordmetrics")
@@ -328,7 +323,7 @@ def test_the_level_of_the_log_is_shown_and_changed(start: Start) -> None:
 def test_record_metrics_are_printed_for_each_exporter(start: Start) -> None:
     api = start()
     send(api.collector, TRAFFIC)
-    api.wait(lambda: api.metrics()["flowjoin_lane_delivered_rows_total"] == TRAFFIC.flows)
+    wait_until(lambda: api.metrics()["flowjoin_lane_delivered_rows_total"] == TRAFFIC.flows)
     table = flowjoin("get", "recordmetrics", "--server", api.address)
     alone = flowjoin("get", "recordmetrics", "--server", api.address, "--exporters", "--output", "csv")
     as_json = flowjoin("get", "recordmetrics", "--server", api.address, "--exporters", "--output", "json")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
 from api_fakes import FakeFigures, batch, flow
 from pipeline_fakes import MemoryLog
+from waiting import until
 
 from flowjoin._api_server.config import ApiServerConfig, ApiServerLimits
 from flowjoin._api_server.process import open_api_server
@@ -62,11 +63,6 @@ async def ask(address: tuple[str, int], target: str, *, method: str = "GET", mor
     return head.decode(), body
 
 
-async def wait_until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - what is waited for comes from the other end of a socket
-        await trio.sleep(0.005)
-
-
 async def test_other_requests_are_answered_while_a_reply_goes_on() -> None:
     figures = FakeFigures(MANY)
     figures.is_endless = True
@@ -111,7 +107,7 @@ async def test_a_client_that_stops_reading_is_cut_off_and_its_place_given_on() -
         with slow:
             slow.connect(address)
             slow.sendall(b"GET /flowrecords HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            await wait_until(lambda: bool(figures.scans))
+            await until(lambda: bool(figures.scans))
             head, _ = await ask(address, "/flowrecords")
             assert head.startswith("HTTP/1.1 503")
             figures.is_endless = False
@@ -332,7 +328,7 @@ async def test_a_default_address_in_use_is_told_and_tried_again_until_it_is_free
                 assert row.state.value == "degraded"
                 assert "is in use" in row.problem
                 taken.close()
-                await wait_until(lambda: "api_ready" in log.events())
+                await until(lambda: "api_ready" in log.events())
                 assert health.snapshot()[0].state.value == "ok"
                 assert (await ask(("127.0.0.1", port), "/livez"))[1] == b"ok\n"
             nursery.cancel_scope.cancel()
@@ -385,9 +381,9 @@ async def test_of_several_long_replies_one_makes_a_slice_in_a_turn_of_the_loop()
     async with serving(figures) as address, trio.open_nursery() as nursery:
         for _ in range(4):
             nursery.start_soon(read_on, address)
-        await wait_until(lambda: len(figures.scans) > 20)
+        await until(lambda: len(figures.scans) > 20)
         nursery.start_soon(count_turns)
-        await wait_until(lambda: len(figures.scans) > 200)
+        await until(lambda: len(figures.scans) > 200)
         nursery.cancel_scope.cancel()
     assert sum(turns) > 100
     assert max(turns) <= 2  # ours may lie between two of theirs
@@ -405,7 +401,7 @@ async def test_exported_flows_that_match_are_events_as_they_come() -> None:
     figures = FakeFigures()
     async with serving(figures) as address, await connect(address) as stream:
         await stream.send_all(b"GET /flowstream?dstip=10.0.1.7 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await wait_until(lambda: len(figures.feeds) == 1)
+        await until(lambda: len(figures.feeds) == 1)
         for each in MANY:
             figures.feeds.offer(each)
         text = await events_of(stream, 3)
@@ -431,7 +427,7 @@ async def test_a_slow_reader_is_told_what_it_did_not_get() -> None:
     figures.feeds = FlowFeeds(rows=64)
     async with serving(figures) as address, await connect(address) as stream:
         await stream.send_all(b"GET /flowstream HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await wait_until(lambda: len(figures.feeds) == 1)
+        await until(lambda: len(figures.feeds) == 1)
         for each in MANY:  # all at once: nobody reads meanwhile
             figures.feeds.offer(each)
         assert b'event: dropped\ndata: {"rows": 128}\n\n' in await events_of(stream, 65)
@@ -443,9 +439,9 @@ async def test_those_who_watch_are_bounded_and_leaving_gives_the_place_back() ->
     async with serving(figures, streams=1, heartbeat_seconds=0.01) as address:
         async with await connect(address) as stream:
             await stream.send_all(b"GET /flowstream HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            await wait_until(lambda: len(figures.feeds) == 1)
+            await until(lambda: len(figures.feeds) == 1)
             head, _ = await ask(address, "/flowstream")
             assert head.startswith("HTTP/1.1 503")
             assert (await ask(address, "/flowstream?proto=x"))[0].startswith("HTTP/1.1 404")
             assert (await ask(address, "/flowstream", method="HEAD"))[0].startswith("HTTP/1.1 200")
-        await wait_until(lambda: len(figures.feeds) == 0)
+        await until(lambda: len(figures.feeds) == 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from hand_made import AGENT, Record, data_set, message, template_set
 from kubernetes_objects import cluster_identity, node, pod, service
 from kubernetes_process import KubernetesProcess
 from running_flowjoin import Program
+from waiting import wait_until
 
 pytest.importorskip("flowjoin_kubernetes", reason="the kubernetes plugin is not installed")
 pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
@@ -111,11 +111,8 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def wait_rows(folder: Path, count: int) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 60
-    while len(found := rows(folder)) < count:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
-    return found
+    wait_until(lambda: len(rows(folder)) >= count)
+    return rows(folder)
 
 
 def test_a_denied_flow_gets_the_names_labels_and_uids_of_the_cluster(

@@ -33,6 +33,7 @@ OPTIONS = {
         "service.type=LoadBalancer",
         "service.externalTrafficPolicy=Local",
         "service.loadBalancerSourceRanges={192.0.2.0/24}",
+        "service.protocols={UDP}",
     ],
     "a policy for the network": [
         "networkPolicy.enabled=true",

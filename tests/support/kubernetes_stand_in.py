@@ -399,12 +399,6 @@ class KubernetesStandIn:
                 channel.send_nowait(event)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what comes over a socket; whoever calls it sets a deadline."""
-    while not condition():  # noqa: ASYNC110 - what is waited for is in a plugin, which tells nobody
-        await trio.sleep(0.005)
-
-
 def _resource_of(path: str) -> Key:
     parts = path.removeprefix("/api/v1/").split("/")
     if parts[0] == "namespaces" and len(parts) > 2:

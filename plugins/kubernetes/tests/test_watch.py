@@ -14,7 +14,8 @@ import pytest
 import trio
 import trio.testing
 from kubernetes_objects import node, pod, service
-from kubernetes_stand_in import Fault, KubernetesStandIn, until
+from kubernetes_stand_in import Fault, KubernetesStandIn
+from waiting import until
 
 from flowjoin.testing import RecordingContext
 from flowjoin_kubernetes import KubernetesConfig, _tables, _watch
