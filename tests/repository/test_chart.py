@@ -52,6 +52,7 @@ def test_the_chart_makes_valid_objects_with(template: Template, settings: list[s
         ([*PROXY, "state.persistence.enabled=true"], "more than one cannot have state.persistence.enabled"),
         (["config.apiServer.address=[::]:8443"], "another port than apiPort, 10348"),
         (["agent.enabled=true", "agent.config.apiServer.address=127.0.0.1:1"], "than agent.probePort, 10352"),
+        (["serviceMonitor.enabled=true", "service.api=false"], "needs service.api"),
         (["replica=1"], "'replica' not allowed"),
         (["state.persistance.enabled=true"], "'persistance' not allowed"),
         (["state.persistence.enabled=yes"], "/state/persistence/enabled"),

@@ -34,6 +34,7 @@ OPTIONS = {
         "service.externalTrafficPolicy=Local",
         "service.loadBalancerSourceRanges={192.0.2.0/24}",
         "service.protocols={UDP}",
+        "service.api=false",
     ],
     "a policy for the network": [
         "networkPolicy.enabled=true",
