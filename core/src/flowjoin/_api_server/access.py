@@ -25,7 +25,8 @@ _OPEN: Final = ("/healthz", "/livez", "/readyz")
 _MAX_TOKEN_OCTETS: Final = 16 * 1024
 _MAX_REMEMBERED: Final = 256
 _REMEMBERED_SECONDS: Final = 10.0
-_MAX_REVIEWS: Final = 16  # at once: fewer than connections, so that strangers' tokens keep no probe out while reviews hang
+# At once: fewer than connections, so that strangers' tokens keep no probe out while reviews hang.
+_MAX_REVIEWS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
