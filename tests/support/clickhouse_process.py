@@ -9,9 +9,8 @@ import os
 import ssl
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,14 +45,6 @@ def require_engine_inside() -> None:
     if "libasan" in os.environ.get("LD_PRELOAD", ""):
         pytest.skip("ClickHouse's engine cannot be loaded beside AddressSanitizer")
     require_engine()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Ask again until it is so, or 30 seconds are over."""
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not become so within 30 s"
-        time.sleep(0.05)
 
 
 class TableData(NamedTuple):

@@ -7,13 +7,13 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
 from agent_traffic import agent_messages
+from waiting import wait_until
 
 from flowjoin._generator.config import TrafficConfig
 
@@ -53,11 +53,12 @@ class Program:
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
         """Until what it does elsewhere is done; it says nothing of that."""
-        deadline = time.monotonic() + 60
-        while not is_so():
+
+        def is_so_while_it_runs() -> bool:
             assert self.process.poll() is None, "it has ended"
-            assert time.monotonic() < deadline, "it did not become so within 60 s"
-            time.sleep(0.05)
+            return is_so()
+
+        wait_until(is_so_while_it_runs)
 
     def wait_ready(self) -> str:
         """Wait until everything is open; gives where the first collector listens."""

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import trio
 from clickhouse_lane import context, deliver, expected, sums
-from clickhouse_process import ClickHouseProcess, require_engine, wait_until
+from clickhouse_process import ClickHouseProcess, require_engine
+from waiting import wait_until
 
 from flowjoin.api import ConfigError, PermanentExportError, RetryableExportError, Secret
 from flowjoin.testing.batches import numbered_flows, plain_flows
