@@ -29,7 +29,7 @@ NOW = 1_790_000_000
 def round_trip(batch: FlowBatch) -> FlowBatch:
     layout = RowLayout(batch.schema)
     data, _ = at_once(encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0))
-    return decode_piece(data, layout, FIRST_SCHEMA_ID, is_first_export=batch.is_first_export)
+    return at_once(decode_piece(data, layout, FIRST_SCHEMA_ID, is_first_export=batch.is_first_export))
 
 
 def assert_same(batch: FlowBatch, again: FlowBatch) -> None:
@@ -113,7 +113,7 @@ def test_a_changed_octet_gives_rows_or_is_found(data) -> None:
         octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
     end = data.draw(st.integers(0, len(octets)))
     try:
-        again = decode_piece(bytes(octets[:end]), layout, FIRST_SCHEMA_ID, is_first_export=False)
+        again = at_once(decode_piece(bytes(octets[:end]), layout, FIRST_SCHEMA_ID, is_first_export=False))
     except DamagedError:
         return
     assert again.schema == WIDE

@@ -113,8 +113,10 @@ class RowLayout:
             parts.insert(0, [whole[at : at + width] for at in range(0, len(whole), width)])
         return list(_packed_into_sets(list(map(b"".join, zip(*parts, strict=True)))))
 
-    def decode(self, bodies: Sequence[bytes], export_time: int, *, is_first_export: bool) -> FlowBatch:
-        """The rows that ``encode`` made these bodies of.
+    def decode(
+        self, bodies: Sequence[bytes], export_time: int, *, is_first_export: bool
+    ) -> Generator[None, None, FlowBatch]:
+        """The rows that ``encode`` made these bodies of; in steps.
 
         Raises:
             DamagedError: they are not.
@@ -125,6 +127,7 @@ class RowLayout:
         rows = len(texts[0]) if self._variable else len(fixed) // self._width if self._width else 0
         if len(fixed) != rows * self._width:
             raise DamagedError("a record is cut")
+        yield
         elements = self.schema.elements
         columns: dict[int, Column] = {}
         for position, offset, octets in self._fixed:

@@ -143,8 +143,10 @@ def stretches(data: bytes) -> Iterator[bytes]:
         yield data[start:at]
 
 
-def decode_piece(data: bytes, layout: RowLayout, template_id: int, *, is_first_export: bool) -> FlowBatch:
-    """The rows of these Messages.
+def decode_piece(
+    data: bytes, layout: RowLayout, template_id: int, *, is_first_export: bool
+) -> Generator[None, None, FlowBatch]:
+    """The rows of these Messages; in steps.
 
     Raises:
         DamagedError: they are not what ``encode_piece`` wrote.
@@ -156,11 +158,11 @@ def decode_piece(data: bytes, layout: RowLayout, template_id: int, *, is_first_e
         if set_id == _OCTETS_ID:
             parts += [_from_raw_octets(whole, layout.schema) for whole in _wholes(bodies)]
         elif set_id == template_id:
-            parts.append(layout.decode(bodies, found[0][0], is_first_export=False))
+            parts.append((yield from layout.decode(bodies, found[0][0], is_first_export=False)))
         else:
             raise DamagedError("a Set of another Template")
     if not parts:
-        parts.append(layout.decode([], 0, is_first_export=False))
+        parts.append((yield from layout.decode([], 0, is_first_export=False)))
     joined = parts[0] if len(parts) == 1 else FlowBatch.concatenate(parts)
     return FlowBatch(layout.schema, joined.columns, is_first_export=is_first_export)
 

@@ -230,7 +230,8 @@ def decode_slowly(octets: Sequence[bytes], pieces: Sequence[Piece], schemas: dic
         layout = RowLayout(schema)
         found = 0
         for stretch in stretches(data):
-            parts.append(decode_piece(stretch, layout, piece.template_id, is_first_export=piece.is_first_export))
+            decoding = decode_piece(stretch, layout, piece.template_id, is_first_export=piece.is_first_export)
+            parts.append((yield from decoding))
             found += len(parts[-1])
             yield
         if found != piece.rows:
