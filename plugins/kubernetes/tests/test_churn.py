@@ -25,7 +25,7 @@ STEPS = 400
 JUNK = (b"{\n", b"[]\n", b'{"type": "ADDED"}\n', b"\xff\n", b'{"type": "ERROR", "object": {}}\n')
 REFUSALS = (401, 403, 404, 410, 429, 500, 504)
 NAMES = {resource: [f"{resource}-{number}" for number in range(5)] for resource in ("nodes", "services")}
-SPLITS = (None, None, 1, 7, 4096)
+SPLITS = (None, None, 16, 4096)
 
 
 @pytest.fixture(autouse=True)
