@@ -22,7 +22,7 @@ __all__ = ["ClusterCertificates"]
 
 _LABELS: Final = {"app": "flow-aggregator"}
 _OF_OTHERS: Final = ("labels", "annotations", "ownerReferences", "finalizers")
-_SECRET_TYPE: Final = "kubernetes.io/tls"
+_TYPE: Final = "kubernetes.io/tls"
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
@@ -59,7 +59,7 @@ class ClusterCertificates:
         version = str(metadata.get("resourceVersion") or "")
         self._seen[name] = version
         self._metadata[name] = {key: metadata[key] for key in _OF_OTHERS if metadata.get(key)}
-        self._types[name] = str(found.get("type") or _SECRET_TYPE)
+        self._types[name] = str(found.get("type") or _TYPE)
         data = {key: _octets(name, value) for key, value in (found.get("data") or {}).items()}
         return StoredCertificate(data=data, version=version)
 
@@ -81,7 +81,7 @@ class ClusterCertificates:
         if name is CertificateObject.AUTHORITY_CERTIFICATE:
             manifest["data"] = {key: octets.decode("ascii") for key, octets in data.items()}
         else:
-            manifest |= {"kind": "Secret", "type": self._types.get(name, _SECRET_TYPE)}
+            manifest |= {"kind": "Secret", "type": self._types.get(name, _TYPE)}
             manifest["data"] = {key: base64.b64encode(octets).decode() for key, octets in data.items()}
         try:
             if replaces is None:
