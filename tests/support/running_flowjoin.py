@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from agent_traffic import agent_messages
 from waiting import wait_until
@@ -65,10 +66,22 @@ class Program:
         return addresses[0].rpartition("/")[2]
 
     def finish(self) -> int:
-        """Wait for its end."""
-        _, rest = self.process.communicate(timeout=60)
-        self.errors.append(rest)
-        return self.process.returncode
+        """Wait for its end, and for all that it said."""
+        # Not communicate(): what came together with a line that was waited for is read already, and it would miss that.
+        with ThreadPoolExecutor() as readers:
+            written = [readers.submit(self._read, stream) for stream in (self.process.stdout, self.process.stderr)]
+            try:
+                code = self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
+            self.errors.append(written[1].result())
+        return code
+
+    @staticmethod
+    def _read(stream: IO[str] | None) -> str:
+        assert stream is not None
+        return stream.read()
 
     def stop(self) -> int:
         """Tell it to stop, and wait."""
