@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 import trio
 import trustme
 from policy_server import PolicyServer
+from waiting import until
 
 from flowjoin.api import ConfigError, Duration, Octets, Secret
 from flowjoin.testing import RecordingContext
@@ -33,12 +34,6 @@ def server(tmp_path: Path) -> Iterator[PolicyServer]:
 
 def config(server: PolicyServer, **changed: Any) -> PolicyRulesConfig:
     return PolicyRulesConfig(**{"url": server.url, "interval": Duration(1.0), "timeout": Duration(20.0), **changed})
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    with trio.fail_after(60):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens in another process
-            await trio.sleep(0.02)
 
 
 async def test_a_rule_is_known_when_it_is_open(server: PolicyServer) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import trio
+from waiting import until
 
 import flowjoin_log
 from flowjoin.api import ConfigError, FlowBatch, RetryableExportError
@@ -49,12 +50,6 @@ def ports_in(directory: Path) -> list[int]:
 
 def files_in(directory: Path, pattern: str = "*") -> list[Path]:
     return sorted(directory.glob(pattern))
-
-
-async def until(condition: Any) -> None:
-    with trio.fail_after(60):
-        while not condition():  # noqa: ASYNC110 - a worker thread's file appears without any event
-            await trio.sleep(0.001)
 
 
 async def test_counters_and_log_say_what_was_written(tmp_path: Path) -> None:
