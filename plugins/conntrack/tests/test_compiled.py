@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from flowjoin_conntrack import _netlink, _table
 from flowjoin_conntrack._table import FREE, GONE, LEFT_OUT, QUEUED, READY
 
-compiled = pytest.importorskip("flowjoin_conntrack._compiled", reason="the compiled form was not built")
+NOT_BUILT = "the compiled form was not built"
+compiled_netlink = pytest.importorskip("flowjoin_conntrack._compiled_netlink", reason=NOT_BUILT)
+compiled_table = pytest.importorskip("flowjoin_conntrack._compiled_table", reason=NOT_BUILT)
 DATAGRAMS = [bytes.fromhex(line) for line in (Path(__file__).parent / "dump.hex").read_text().split()]
 
 
@@ -38,13 +40,13 @@ def test_any_octets_are_read_alike(
     for at, value in changes:
         changed[at % len(changed)] = value
     given_octets = bytes(changed if cut > len(changed) else changed[:cut])
-    assert answer(compiled.read, given_octets, zones) == answer(_netlink.read, given_octets, zones)
+    assert answer(compiled_netlink.read, given_octets, zones) == answer(_netlink.read, given_octets, zones)
 
 
 @given(st.binary(max_size=200))
 @settings(deadline=None)
 def test_octets_that_are_no_netlink_are_refused_alike(octets: bytes) -> None:
-    assert answer(compiled.read, octets, frozenset()) == answer(_netlink.read, octets, frozenset())
+    assert answer(compiled_netlink.read, octets, frozenset()) == answer(_netlink.read, octets, frozenset())
 
 
 rows = st.builds(
@@ -118,14 +120,14 @@ def do(table: Any, number: int, step: tuple[str, Any]) -> object:
 @given(steps)
 @settings(max_examples=300, deadline=None)
 def test_any_use_of_the_table_has_the_same_outcome(given_steps: list[tuple[str, Any]]) -> None:
-    plain, fast = _table.ConnectionTable(), compiled.ConnectionTable()
+    plain, fast = _table.ConnectionTable(), compiled_table.ConnectionTable()
     for number, step in enumerate(given_steps):
         assert do(fast, number, step) == do(plain, number, step)
         assert facts(fast) == facts(plain)
 
 
 def test_many_connections_come_and_go() -> None:
-    table = compiled.ConnectionTable()
+    table = compiled_table.ConnectionTable()
     known = {connection(source_port=n % 65536, connection_id=n).pack(): -1 for n in range(20_000)}
     for row in known:
         known[row] = table.add(row, 1, 0.0, 0)
@@ -141,7 +143,7 @@ def test_many_connections_come_and_go() -> None:
     assert len(table.see(b"".join(known), 3, 1.0, 1).unknown) == 0
 
 
-@pytest.mark.parametrize("form", [_table.ConnectionTable, compiled.ConnectionTable])
+@pytest.mark.parametrize("form", [_table.ConnectionTable, compiled_table.ConnectionTable])
 def test_a_slot_that_is_not_in_use_is_an_error(form: Any) -> None:
     table = form()
     slot = table.add(connection().pack(), 1, 0.0, 0)

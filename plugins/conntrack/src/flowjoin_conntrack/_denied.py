@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from flowjoin_conntrack._entry import IDENTITY, Connection
-from flowjoin_conntrack._store import Counters, EndReason, Export, Timeouts, end_of
+from flowjoin_conntrack._exports import Counters, EndReason, Export, Timeouts, end_of
 from flowjoin_conntrack._verdict import Verdict
 
 __all__ = ["Denial", "DeniedStore"]

@@ -19,15 +19,16 @@ from flowjoin.api import (
     PolicyLookup,
     ServiceLookup,
 )
+from flowjoin_conntrack._classifier import PROTOCOLS, Classifier
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials, LogSource, open_log
 from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, unset_sysctls
 from flowjoin_conntrack._events import EventSource, open_events
+from flowjoin_conntrack._exports import Timeouts
 from flowjoin_conntrack._external import ExternalCorrelator
 from flowjoin_conntrack._impairments import Impairments
-from flowjoin_conntrack._metadata import PROTOCOLS, Classifier
 from flowjoin_conntrack._source import Source
-from flowjoin_conntrack._store import ConnectionStore, Timeouts
+from flowjoin_conntrack._store import ConnectionStore
 from flowjoin_conntrack._text_dumpers import ProcDumper, open_ovs
 
 __all__ = ["open_conntrack", "open_source", "set_parameters"]

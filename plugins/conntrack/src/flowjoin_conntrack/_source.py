@@ -11,18 +11,20 @@ from typing import Final
 import trio
 
 from flowjoin.api import FlowBatch, PluginContext
+from flowjoin_conntrack._classifier import Classifier
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials
 from flowjoin_conntrack._dumper import Dumper, Portion
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource
+from flowjoin_conntrack._exports import Export
 from flowjoin_conntrack._figures import Figures
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._impairments import Impairments
-from flowjoin_conntrack._metadata import Classifier, Metadata
+from flowjoin_conntrack._metadata import Metadata
 from flowjoin_conntrack._netlink import MessageKind
-from flowjoin_conntrack._store import ConnectionStore, Export
+from flowjoin_conntrack._store import ConnectionStore
 
 __all__ = ["Source"]
 

@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import struct
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from flowjoin_conntrack._entry import ROW, START_AT, TAIL, TAIL_AT, is_dying
+from flowjoin_conntrack._exports import Counters, EndReason, Export, Timeouts, end_of
 from flowjoin_conntrack._forms import ConnectionTable
 from flowjoin_conntrack._table import ACTIVE, EXPORTED, FREE, GONE, LEFT_OUT, LOOKED, QUEUED, READY
 
-__all__ = ["ConnectionStore", "Counters", "EndReason", "Export", "Timeouts", "end_of"]
+__all__ = ["ConnectionStore"]
 
 MetaT = TypeVar("MetaT")
 
@@ -35,60 +33,6 @@ _LOOKS: Final = 16  # at entries of the queue, for a row
 _NEW_SLICE: Final = 64  # connections whose metadata is looked up in one go
 _START: Final = slice(START_AT, START_AT + 8)
 _NONE: Final = bytes(8)
-_TIMES: Final = struct.Struct(">QQ")
-_SECOND: Final = 1_000_000_000
-
-
-class EndReason(IntEnum):
-    """Values of flowEndReason (RFC 5102 section 5.11.3)."""
-
-    IDLE = 1
-    ACTIVE = 2
-    END_OF_FLOW = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
-    """Seconds.
-
-    Attributes:
-        active: a connection that changes is exported so often.
-        idle: one that has been still for so long is exported, then left alone.
-        stale: one that is gone and was not exported for so long is forgotten.
-    """
-
-    active: float
-    idle: float
-    stale: float
-
-
-class Counters(NamedTuple):
-    """Totals of a connection."""
-
-    packets: int = 0
-    octets: int = 0
-    reverse_packets: int = 0
-    reverse_octets: int = 0
-
-
-class Export(NamedTuple, Generic[MetaT]):
-    """One row to be exported.
-
-    Attributes:
-        row: as ``ROW`` packs it.
-        before: the totals at the last export; zero at the first.
-        first_seen: nanoseconds since 1970, of the poll, event or packet that told of it first.
-        end: seconds since 1970 that the row ends at; later than its start and than the end of the row before, for
-            an aggregator takes nothing from a record that ends no later than what it knows.
-    """
-
-    row: bytes
-    before: Counters
-    reason: EndReason
-    is_first: bool
-    meta: MetaT
-    first_seen: int
-    end: int
 
 
 class ConnectionStore(Generic[MetaT]):
@@ -361,19 +305,6 @@ class ConnectionStore(Generic[MetaT]):
         self._table.free(slot)
         self._metas[slot] = None
         self._tickets[slot] = 0
-
-
-def end_of(row: bytes, first_seen: int, last_seen: int, *, before: int) -> int:
-    """When a row ends: at the last sign of life, but a second or more after the start and after the row before.
-
-    Args:
-        row: as ``ROW`` packs it.
-        first_seen: nanoseconds since 1970, for a row without a start.
-        last_seen: the same, for a row without a stop.
-        before: the end of the row before, seconds since 1970; 0 where there is none.
-    """
-    start, stop = _TIMES.unpack_from(row, START_AT)
-    return max((stop or last_seen) // _SECOND, (start or first_seen) // _SECOND + 1, before + 1)
 
 
 def _is_another(row: bytes, known: bytes) -> bool:

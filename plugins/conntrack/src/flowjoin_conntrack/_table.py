@@ -1,4 +1,4 @@
-"""What is held of each connection, in slots: the plain form; ``_compiled`` has the same, faster and smaller.
+"""What is held of each connection, in slots: the plain form; ``_compiled_table`` has the same, faster and smaller.
 
 A poll brings rows by the hundred thousand, and nearly all are as they were. ``see`` takes them in bulk and gives back
 only what the store must think about. What a slot means to the store is in its flags.
