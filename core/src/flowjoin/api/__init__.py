@@ -56,6 +56,7 @@ from flowjoin.api._types import (
     LookupType,
     PluginContext,
     SourceType,
+    SupportsLastBatches,
 )
 
 __all__ = [
@@ -116,6 +117,7 @@ __all__ = [
     "ServicePort",
     "SourceType",
     "StoredCertificate",
+    "SupportsLastBatches",
     "User",
     "Value",
     "hookimpl",

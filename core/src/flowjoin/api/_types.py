@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
@@ -26,6 +26,7 @@ __all__ = [
     "LookupType",
     "PluginContext",
     "SourceType",
+    "SupportsLastBatches",
 ]
 
 API_VERSION = 1
@@ -266,6 +267,18 @@ class SourceType:
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[AsyncIterator[FlowBatch]]]
     api_version: int
     patience: Callable[[Any], float] = _no_longer
+
+
+@runtime_checkable
+class SupportsLastBatches(Protocol):
+    """A source's iterator that has something left to tell when the program ends; others are cancelled then."""
+
+    def finish(self) -> None:
+        """The program ends: give what is left, and end, within half of ``shutdownGracePeriod``.
+
+        Does not wait. What has not been given by then is cancelled with the source.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
