@@ -7,6 +7,7 @@ from typing import Any
 from flowjoin_conntrack._entry import Connection
 from flowjoin_conntrack._exports import EndReason, Export, Timeouts
 from flowjoin_conntrack._store import ConnectionStore
+from flowjoin_conntrack._told import ToldTotals
 
 TIMEOUTS = Timeouts(active=5.0, idle=15.0, stale=300.0)
 SECOND = 10**9
@@ -15,8 +16,14 @@ SECOND = 10**9
 class Bench:
     """A store whose polls and times are said in one word."""
 
-    def __init__(self, classify: Any = lambda _row: "known", timeouts: Timeouts = TIMEOUTS) -> None:
-        self.store: ConnectionStore[str] = ConnectionStore(timeouts, classify)
+    def __init__(
+        self, classify: Any = lambda _row: "known", timeouts: Timeouts = TIMEOUTS, told: ToldTotals | None = None
+    ) -> None:
+        self.store: ConnectionStore[str] = ConnectionStore(timeouts, classify, told)
+
+    def restarted(self, classify: Any = lambda _row: "known") -> Bench:
+        """Another one, which knows what this one told."""
+        return Bench(classify, told=ToldTotals(b"".join(self.store.told())))
 
     def poll(self, now: float, *seen: Connection) -> None:
         for _ in self.store.begin_poll(now, int(now * SECOND)):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowjoin_conntrack import _netlink, _table
-from flowjoin_conntrack._table import FREE, GONE, LEFT_OUT, QUEUED, READY
+from flowjoin_conntrack._table import EXPORTED, FREE, GONE, LEFT_OUT, QUEUED, READY
 
 NOT_BUILT = "the compiled form was not built"
 compiled_netlink = pytest.importorskip("flowjoin_conntrack._compiled_netlink", reason=NOT_BUILT)
@@ -71,6 +71,9 @@ steps = st.lists(
         st.tuples(st.just("see_and_add"), st.lists(rows, max_size=6).map(b"".join)),
         st.tuples(st.just("replace"), rows),
         st.tuples(st.sampled_from(["exported", "detach", "free"]), st.integers(0, 12)),
+        st.tuples(
+            st.just("restore"), st.tuples(st.integers(0, 12), st.integers(0, 3), st.sampled_from([ESTABLISHED, 254]))
+        ),
         st.tuples(st.just("flags"), st.tuples(st.integers(0, 12), st.sampled_from([LEFT_OUT, QUEUED, READY, GONE]))),
     ),
     max_size=30,
@@ -79,7 +82,7 @@ steps = st.lists(
 
 def facts(table: Any) -> list[object]:
     """All that can be asked."""
-    found: list[object] = [len(table), table.slots, table.absent(3, 0, 100)]
+    found: list[object] = [len(table), table.slots, table.absent(3, 0, 100), table.told(0, 100), table.told(2, 3)]
     for slot in range(table.slots):
         flags = table.flags(slot)
         found.append(flags)
@@ -110,6 +113,10 @@ def do(table: Any, number: int, step: tuple[str, Any]) -> object:
         return None if slot < 0 else table.replace(slot, value, poll, now, wall)
     slot, *flags = value if isinstance(value, tuple) else (value,)
     try:
+        if what == "restore":
+            return table.restore(
+                slot, 2**63 + number, (flags[0], 2**64 - 1, 1, number), flags[1], EXPORTED * (number % 2)
+            )
         if what == "flags":
             return table.set_flags(slot, flags[0], QUEUED)
         return getattr(table, what)(slot)

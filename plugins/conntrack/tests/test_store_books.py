@@ -20,6 +20,7 @@ steps = st.lists(
         st.sampled_from([ESTABLISHED, ESTABLISHED, TIME_WAIT]),
         st.booleans(),  # whether it is there
         st.integers(1, 20),  # seconds until the next poll
+        st.sampled_from([False, False, False, True]),  # whether the program ends and begins again
     ),
     max_size=40,
 )
@@ -45,7 +46,7 @@ def test_the_deltas_of_a_connection_add_up_to_what_was_seen_of_it(given_steps: l
             sums[key] = sums.get(key, 0) + delta(one)
             ends[key] = ends.get(key, 0) + (one.reason is EndReason.END_OF_FLOW)
 
-    for index, more, new_state, there, seconds in given_steps:
+    for index, more, new_state, there, seconds, is_restarted in given_steps:
         if state[index] == TIME_WAIT or (there and not is_there[index]):  # a port pair that is used again
             generation[index] += 1
             packets[index], state[index] = 0, ESTABLISHED
@@ -65,6 +66,10 @@ def test_the_deltas_of_a_connection_add_up_to_what_was_seen_of_it(given_steps: l
                 seen[number, generation[number]] = packets[number]
         bench.poll(now, *rows)
         export(now)
+        if is_restarted:
+            list(bench.store.hasten(now))
+            export(now)
+            bench = bench.restarted()
         now += seconds
     for _ in range(4):
         bench.poll(now)
@@ -125,6 +130,12 @@ def test_with_events_all_that_was_counted_is_told_once_and_each_end_once(
         elif what == "half a poll":
             list(bench.store.begin_poll(now, int(now * SECOND)))
             list(bench.store.see(b"".join(one.pack() for one in list(alive.values())[:1])))
+        elif what == "restart":  # a last look, the last rows; the next one reads the table before it hears of events
+            bench.poll(now, *alive.values())
+            list(bench.store.hasten(now))
+            export()
+            bench = bench.restarted()
+            bench.poll(now, *alive.values())
         else:
             now += number
         export()

@@ -34,6 +34,14 @@ cdef enum:
     PAGE_SLOTS = 4096
     INDEXES = 256
     FIRST_CELLS = 16
+    TOLD_OCTETS = 94  # as _told.TOLD packs it
+
+
+cdef inline void put_big64(uint8_t *at, uint64_t value) noexcept nogil:
+    cdef int number
+    for number in range(8):
+        at[7 - number] = value & 0xFF
+        value >>= 8
 
 
 cdef struct Flow:
@@ -306,6 +314,40 @@ cdef class ConnectionTable:
             flow.before[number] = big64(flow.row + PACKETS_AT + 8 * number)
         flow.state_before = flow.row[STATE_AT]
         flow.flags = flow.flags & ~(ACTIVE | LOOKED) | EXPORTED
+
+    def restore(self, Py_ssize_t slot, uint64_t first_seen, before, uint8_t state_before, int flags):
+        cdef Flow *flow = self._used(slot)
+        cdef int number
+        for number in range(4):
+            flow.before[number] = before[number]
+        flow.first_seen = first_seen
+        flow.state_before = state_before
+        flow.flags = <uint8_t>(flow.flags & ~EXPORTED | flags)
+        self._compare(flow)
+        return flow.flags & ACTIVE != 0
+
+    def told(self, Py_ssize_t start, Py_ssize_t stop):
+        cdef list found = []
+        cdef Py_ssize_t slot
+        cdef Flow *flow
+        cdef uint8_t *at
+        cdef int number
+        for slot in range(max(start, 0), min(stop, self._slots)):
+            flow = self._flow(slot)
+            if flow.flags & (EXPORTED | GONE | FREE) != EXPORTED:
+                continue
+            record = PyBytes_FromStringAndSize(NULL, TOLD_OCTETS)
+            at = <uint8_t *>PyBytes_AS_STRING(record)
+            memcpy(at, flow.row, IDENTITY_OCTETS)
+            memcpy(at + IDENTITY_OCTETS, flow.row + START_AT, 8)
+            at += IDENTITY_OCTETS + 8
+            put_big64(at, flow.first_seen)
+            for number in range(4):
+                put_big64(at + 8 + 8 * number, flow.before[number])
+            at[40] = flow.state_before
+            at[41] = flow.flags
+            found.append((slot, record))
+        return found
 
     def detach(self, Py_ssize_t slot):
         self._used(slot).flags |= GONE
