@@ -36,7 +36,7 @@ _WAIT_FOR_TABLES_SECONDS = 30.0  # look-ups and enrichers: after that rows pass 
 _WAIT_FOR_EXPORTERS_SECONDS = 10.0  # before it is said that all is ready
 _LAST_MESSAGES_SECONDS = 2.0  # what has arrived when intake stops
 _BOOKS_INTERVAL_SECONDS = 60.0
-_FINISHING_SHARE = 0.5  # of the grace period: sources that have something left to tell
+_FINISHING_SHARE = 0.4  # of the grace period: sources that have something left to tell
 _PATIENCE_SHARE = 0.5  # of the grace period: working lanes are waited for while the table leaves
 
 Companion = Callable[[Sequence[Endpoint]], Awaitable[None]]

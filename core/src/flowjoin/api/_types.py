@@ -274,7 +274,7 @@ class SupportsLastBatches(Protocol):
     """A source's iterator that has something left to tell when the program ends; others are cancelled then."""
 
     def finish(self) -> None:
-        """The program ends: give what is left, and end, within half of ``shutdownGracePeriod``.
+        """The program ends: give what is left, and end, within two fifths of ``shutdownGracePeriod``.
 
         Does not wait. What has not been given by then is cancelled with the source.
         """
