@@ -7,7 +7,6 @@ count this process's CPU from the batch to the server's answer, compression and 
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from clickhouse_connect import get_client
 from clickhouse_connect.datatypes.registry import get_from_name
 from clickhouse_connect.driver.insert import InsertContext
 from clickhouse_connect.driver.transform import NativeTransform
-from clickhouse_process import ClickHouseProcess, require_engine
+from clickhouse_process import ClickHouseProcess, require_engine, require_engine_inside
 
 from flowjoin.api import FlowBatch
 from flowjoin.testing.batches import numbered_flows
@@ -139,8 +138,8 @@ def test_lz4(benchmark: Any) -> None:
     assert len(benchmark.pedantic(lz4.frame.compress, (block,), rounds=ROUNDS)) < len(block)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("chdb") is None, reason="ClickHouse's engine is not installed")
 def test_the_engine_itself(benchmark: Any) -> None:
+    require_engine_inside()
     client = get_client(interface="chdb")
     client.command("CREATE DATABASE benchmark")
     columns = ", ".join(f"{name} {ANTREA_TYPES[name]}" for name in COLUMNS)

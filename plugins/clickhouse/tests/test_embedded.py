@@ -67,3 +67,27 @@ async def test_a_directory_that_another_process_has_open_is_waited_for(tmp_path:
         async with flowjoin_exporter_types()[0].open(config, RecordingContext(name="clickhouse")) as exporter:
             with pytest.raises(RetryableExportError, match="one process at a time can have a directory open"):
                 await exporter.export(standard_flow())
+
+
+def test_relative_paths_stay_where_they_are_while_the_engine_is_loaded() -> None:
+    require_engine_inside()
+    program = """
+import os, sys
+gone_to = []
+sys.addaudithook(lambda event, args: gone_to.append(args[0]) if event == "os.chdir" else None)
+import trio
+from flowjoin.testing.context import RecordingContext
+from flowjoin_clickhouse import ClickHouseConfig, flowjoin_exporter_types
+
+async def main():
+    (exporter_type,) = flowjoin_exporter_types()
+    async with exporter_type.open(ClickHouseConfig(database_url="chdb://memory"), RecordingContext()):
+        assert "chdb" in sys.modules
+
+trio.run(main)
+assert gone_to == [], gone_to
+os.chdir("/")
+assert gone_to == ["/"]
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr

@@ -23,6 +23,7 @@ from flowjoin_clickhouse._check import refuse_bad_files
 from flowjoin_clickhouse._columns import insert_columns
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer
+from flowjoin_clickhouse._engine import load_engine
 from flowjoin_clickhouse._errors import (
     NotAllowedError,
     RefusedError,
@@ -234,6 +235,7 @@ class Connection:
     def _connect(self) -> Client:
         config, destination = self._config, self._config.destination
         if isinstance(destination, EmbeddedDestination):
+            load_engine()
             try:
                 return clickhouse_connect.get_client(interface="chdb", path=destination.path or ":memory:")
             except ClickHouseError as exc:
