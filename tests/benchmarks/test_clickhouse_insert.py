@@ -7,7 +7,6 @@ count this process's CPU from the batch to the server's answer, compression and 
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from clickhouse_connect import get_client
 from clickhouse_connect.datatypes.registry import get_from_name
 from clickhouse_connect.driver.insert import InsertContext
 from clickhouse_connect.driver.transform import NativeTransform
-from clickhouse_process import ClickHouseProcess, require_engine
+from clickhouse_process import ClickHouseProcess, require_engine, require_engine_inside
 
 from flowjoin.api import FlowBatch
 from flowjoin.testing.batches import numbered_flows
@@ -101,11 +100,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseProce
         yield process
 
 
+def opened(config: ClickHouseConfig) -> Connection:
+    registry = fresh().schema.registry
+    connection = Connection(config, compatibility="antrea-2.7", registry=registry, mark="benchmark", answered=int)
+    connection.open()
+    return connection
+
+
 @pytest.mark.benchmark(timer=time.process_time)
 def test_batch_to_insert(benchmark: Any, server: ClickHouseProcess) -> None:
     config = ClickHouseConfig(database_url=server.url, database="ours", create_schema=True, schema=WITHOUT_VIEWS)
-    connection = Connection(config, compatibility="antrea-2.7", registry=fresh().schema.registry, answered=int)
-    connection.open()
+    connection = opened(config)
 
     def insert(batch: FlowBatch) -> None:
         pieces = encode(batch, COLUMNS, cluster_uuid="uuid", unset_addresses_empty=True)
@@ -119,8 +124,7 @@ def test_batch_to_insert(benchmark: Any, server: ClickHouseProcess) -> None:
 @pytest.mark.benchmark(timer=time.process_time)
 def test_batch_to_insert_of_rows_by_clickhouse_connect(benchmark: Any, server: ClickHouseProcess) -> None:
     config = ClickHouseConfig(database_url=server.url, database="theirs", create_schema=True, schema=WITHOUT_VIEWS)
-    connection = Connection(config, compatibility="antrea-2.7", registry=fresh().schema.registry, answered=int)
-    connection.open()
+    connection = opened(config)
     connection.close()
     client = get_client(
         host="127.0.0.1", port=server.port, username="default", compress="lz4", autogenerate_session_id=False
@@ -139,8 +143,8 @@ def test_lz4(benchmark: Any) -> None:
     assert len(benchmark.pedantic(lz4.frame.compress, (block,), rounds=ROUNDS)) < len(block)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("chdb") is None, reason="ClickHouse's engine is not installed")
 def test_the_engine_itself(benchmark: Any) -> None:
+    require_engine_inside()
     client = get_client(interface="chdb")
     client.command("CREATE DATABASE benchmark")
     columns = ", ".join(f"{name} {ANTREA_TYPES[name]}" for name in COLUMNS)

@@ -46,6 +46,7 @@ from flowjoin.api._types import (
     API_VERSION,
     AskClusterUuid,
     Batching,
+    Check,
     Counter,
     Enricher,
     EnricherType,
@@ -55,6 +56,7 @@ from flowjoin.api._types import (
     Logger,
     LookupType,
     PluginContext,
+    Remark,
     SourceType,
 )
 
@@ -68,6 +70,7 @@ __all__ = [
     "Bounds",
     "CertificateObject",
     "CertificateStore",
+    "Check",
     "ClientCredentials",
     "ClientCredentialsLookup",
     "ConfigError",
@@ -109,6 +112,7 @@ __all__ = [
     "PodNetworkLookup",
     "PolicyLookup",
     "PolicyRule",
+    "Remark",
     "RetryableExportError",
     "Secret",
     "Service",
