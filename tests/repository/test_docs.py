@@ -117,3 +117,12 @@ def test_the_architecture_names_every_room_and_plugin_and_nothing_else() -> None
     assert set(re.findall(r"^  (\w+)/", around, re.M)) == {
         path.parent.name for path in (REPOSITORY / "plugins").glob("*/pyproject.toml")
     }
+
+
+def test_the_index_leads_to_every_page() -> None:
+    docs = REPOSITORY / "docs"
+    index = (docs / "README.md").read_text(encoding="utf-8")
+    for folder in ("tutorial", "how-to", "reference", "explanation"):
+        for page in (docs / folder).rglob("*.md"):
+            if page.parent.name != "decisions":
+                assert f"({page.relative_to(docs)})" in index, page
