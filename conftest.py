@@ -1,7 +1,8 @@
-"""How long Hypothesis looks, in tests of the core and of plugins."""
+"""How long Hypothesis looks, and what the garbage collector need not look at, in tests of the core and of plugins."""
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Final
 
@@ -14,3 +15,12 @@ COMMON: Final = {"deadline": None, "print_blob": True, "suppress_health_check": 
 settings.register_profile("default", derandomize=True, **COMMON)
 settings.register_profile("long", max_examples=5_000, **COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_finish() -> None:
+    """Let a collection of garbage see what a test made, not all tests and modules: that takes a fifth of a second.
+
+    The conformance kit asks for one at each checkpoint at which it cancels.
+    """
+    gc.collect()
+    gc.freeze()

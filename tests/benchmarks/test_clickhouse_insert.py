@@ -100,11 +100,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClickHouseProce
         yield process
 
 
+def opened(config: ClickHouseConfig) -> Connection:
+    registry = fresh().schema.registry
+    connection = Connection(config, compatibility="antrea-2.7", registry=registry, mark="benchmark", answered=int)
+    connection.open()
+    return connection
+
+
 @pytest.mark.benchmark(timer=time.process_time)
 def test_batch_to_insert(benchmark: Any, server: ClickHouseProcess) -> None:
     config = ClickHouseConfig(database_url=server.url, database="ours", create_schema=True, schema=WITHOUT_VIEWS)
-    connection = Connection(config, compatibility="antrea-2.7", registry=fresh().schema.registry, answered=int)
-    connection.open()
+    connection = opened(config)
 
     def insert(batch: FlowBatch) -> None:
         pieces = encode(batch, COLUMNS, cluster_uuid="uuid", unset_addresses_empty=True)
@@ -118,8 +124,7 @@ def test_batch_to_insert(benchmark: Any, server: ClickHouseProcess) -> None:
 @pytest.mark.benchmark(timer=time.process_time)
 def test_batch_to_insert_of_rows_by_clickhouse_connect(benchmark: Any, server: ClickHouseProcess) -> None:
     config = ClickHouseConfig(database_url=server.url, database="theirs", create_schema=True, schema=WITHOUT_VIEWS)
-    connection = Connection(config, compatibility="antrea-2.7", registry=fresh().schema.registry, answered=int)
-    connection.open()
+    connection = opened(config)
     connection.close()
     client = get_client(
         host="127.0.0.1", port=server.port, username="default", compress="lz4", autogenerate_session_id=False

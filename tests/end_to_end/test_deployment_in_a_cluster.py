@@ -10,9 +10,7 @@ import contextlib
 import csv
 import json
 import re
-import socket
 import threading
-import time
 import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,12 +18,13 @@ from typing import Any
 
 import pytest
 import yaml
+from denied_flow import DENIED, send_record
 from deployed import NAMESPACE, Deployed
 from deployment import MANIFESTS, objects
-from hand_made import AGENT, Record, data_set, message, template_set
 from pod import Pod, require_pods
 from real_kubernetes import RealKubernetes, require_kubernetes
 from running_flowjoin import Program
+from waiting import wait_until
 
 pytest.importorskip("flowjoin_kubernetes", reason="the kubernetes plugin is not installed")
 pytest.importorskip("flowjoin_ipfix", reason="the ipfix plugin is not installed")
@@ -35,19 +34,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PATIENCE = 120.0
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "replace-antreas-flow-aggregator.md"
-DENIED: Record = {
-    "flowStartSeconds": 1767225700,
-    "flowEndSeconds": 1767225710,
-    "sourceTransportPort": 44752,
-    "destinationTransportPort": 5201,
-    "protocolIdentifier": 6,
-    "octetTotalCount": 1000,
-    "sourceIPv4Address": "10.10.0.79",
-    "destinationIPv4Address": "10.10.0.80",
-    "flowType": 2,
-    "destinationServicePortName": "shop/web:http",
-    "ingressNetworkPolicyRuleAction": 3,  # rejected: the other Node never sees it
-}
 ME = f"system:serviceaccount:{NAMESPACE}:flow-aggregator"
 
 
@@ -68,23 +54,14 @@ def deployed(tmp_path: Path) -> Iterator[Deployed]:
                 deployed.end()
 
 
-def send(address: str, record: Record) -> None:
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(message(template_set(AGENT, 256), data_set(AGENT, record, template_id=256)))
-        connection.shutdown(socket.SHUT_WR)
-        assert connection.recv(1) == b""  # the collector closes when it has read everything
-
-
 def wait_for(condition: Callable[[], Any]) -> Any:
     """What it gives at last; it may fail as requests do."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def unless_it_fails() -> Any:
         with contextlib.suppress(OSError, urllib.error.URLError):
-            if found := condition():
-                return found
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+            return condition()
+
+    return wait_until(unless_it_fails, patience=PATIENCE)
 
 
 def wait_events(program: Program, *events: str) -> None:
@@ -120,7 +97,7 @@ def test_deployed_as_it_is_agents_connect_unchanged_and_flows_get_their_names(de
     wait_events(program, "ready", "api_ready", "certificate_replaced", "lookup_opened")
     assert_nothing_more_than_the_manifest_allows(program)
     edge = deployed.start_edge(deployed.folder / "edge")
-    send(edge.wait_ready(), DENIED)
+    send_record(edge.wait_ready(), DENIED)
 
     def held() -> Any:
         done = deployed.ask("reader", "get", "flowrecords", "--output", "json")
@@ -246,7 +223,7 @@ def test_without_its_api_server_it_goes_on_and_starts_again(deployed: Deployed) 
     edge = deployed.start_edge(deployed.folder / "edge")
     address = edge.wait_ready()
     deployed.cluster.kill()
-    send(address, DENIED)  # the agent's connection is made now, and what is known of Pods still counts
+    send_record(address, DENIED)  # the agent's connection is made now, and what is known of Pods still counts
     wait_events(program, "watch_failed")
     edge.process.terminate()
     assert edge.finish() == 0, edge.text
@@ -260,7 +237,7 @@ def test_without_its_api_server_it_goes_on_and_starts_again(deployed: Deployed) 
     deployed.cluster.start()
     wait_events(again, "lookup_opened", "certificate_replaced")
     edge = deployed.start_edge(deployed.folder / "edge-again")
-    send(edge.wait_ready(), {**DENIED, "sourceTransportPort": 44753})
+    send_record(edge.wait_ready(), {**DENIED, "sourceTransportPort": 44753})
     edge.process.terminate()
     assert edge.finish() == 0, edge.text
     again.process.terminate()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import socket
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hand_made import AGENT, Record, data_set, message, template_set
+from denied_flow import DENIED, send_record
 from kubernetes_objects import cluster_identity, node, pod, service
 from kubernetes_process import KubernetesProcess
 from running_flowjoin import Program
+from waiting import wait_until
 
 pytest.importorskip("flowjoin_kubernetes", reason="the kubernetes plugin is not installed")
 pytest.importorskip("flowjoin_log", reason="the log plugin is not installed")
@@ -31,19 +30,6 @@ OBJECTS: list[tuple[str, dict[str, Any]]] = [
     ("services", service("web", "10.10.1.10", namespace="shop", uid=UIDS["web"])),
     ("configmaps", cluster_identity(CLUSTER)),
 ]
-DENIED: Record = {
-    "flowStartSeconds": 1767225700,
-    "flowEndSeconds": 1767225710,
-    "sourceTransportPort": 44752,
-    "destinationTransportPort": 5201,
-    "protocolIdentifier": 6,
-    "octetTotalCount": 1000,
-    "sourceIPv4Address": "10.10.0.79",
-    "destinationIPv4Address": "10.10.0.80",
-    "flowType": 2,
-    "destinationServicePortName": "shop/web:http",
-    "ingressNetworkPolicyRuleAction": 3,  # rejected: the other Node never sees it
-}
 
 
 @pytest.fixture
@@ -97,32 +83,21 @@ log: {{format: json}}
     return path
 
 
-def send(address: str, record: Record) -> None:
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(message(template_set(AGENT, 256), data_set(AGENT, record, template_id=256)))
-        connection.shutdown(socket.SHUT_WR)
-        assert connection.recv(1) == b""  # the collector closes when it has read everything
-
-
 def rows(folder: Path) -> list[dict[str, Any]]:
     path = folder / "flows.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def wait_rows(folder: Path, count: int) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 60
-    while len(found := rows(folder)) < count:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
-    return found
+    wait_until(lambda: len(rows(folder)) >= count)
+    return rows(folder)
 
 
 def test_a_denied_flow_gets_the_names_labels_and_uids_of_the_cluster(
     cluster: KubernetesProcess, run: Callable[..., Program], tmp_path: Path
 ) -> None:
     program = run("-c", str(configuration(tmp_path, cluster.url)))
-    send(program.wait_ready(), DENIED)
+    send_record(program.wait_ready(), DENIED)
     program.process.terminate()
     assert program.finish() == 0, program.text
 
@@ -163,14 +138,14 @@ def test_labels_wanted_while_it_runs_are_those_of_flows_not_yet_exported(
 ) -> None:
     program = run("-c", str(configuration(tmp_path, cluster.url, pod_labels="false")))
     address = program.wait_ready()
-    send(address, DENIED)
+    send_record(address, DENIED)
     (before,) = wait_rows(tmp_path, 1)
     assert (before["sourcePodName"], before["sourcePodLabels"]) == ("client", "")
 
     configuration(tmp_path, cluster.url, pod_labels="true")
     assert program.wait_line("configuration_reloaded")["keys"] == ["recordContents.podLabels"]
-    send(address, {**DENIED, "flowEndSeconds": 1767225720})
-    send(address, {**DENIED, "sourceTransportPort": 44753})
+    send_record(address, {**DENIED, "flowEndSeconds": 1767225720})
+    send_record(address, {**DENIED, "sourceTransportPort": 44753})
     after = wait_rows(tmp_path, 3)[1:]
     program.process.terminate()
     assert program.finish() == 0, program.text

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
 from running_flowjoin import Program, Run, send
+from waiting import wait_until
 
 from flowjoin._generator.config import TrafficConfig
 
@@ -226,13 +226,6 @@ def test_reloads_under_load_lose_no_row_and_the_books_balance(run: Run, tmp_path
     assert sorted(moved) == sorted(everything)
     *_, books, _ = map(json.loads, program.text.splitlines())
     assert books["rows"] == len(everything)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_killed_in_the_middle_of_reloads_it_starts_again_and_doubles_and_loses_nothing_that_was_spooled(

@@ -188,6 +188,55 @@ async def test_an_authority_from_the_future_is_used_and_the_clock_is_named(store
     assert "look at this machine's clock" in problem
 
 
+async def test_an_authority_of_our_own_from_the_future_is_made_anew_and_the_clock_is_named(store, clock):
+    right = clock.now
+    clock.now += 10 * 86400
+    authority = make(store, clock)
+    await authority.sync()
+    before, _ = store.objects[AUTHORITY].data, store.take_written()
+    clock.now = right
+    log = RecordingContext(name="core").log
+    authority = Authority(store, NAMES, log, lambda _problem: None, clock)
+    await authority.sync()
+    assert store.take_written() == [AUTHORITY, CLIENT, PUBLISHED]
+    assert store.objects[AUTHORITY].data != before
+    assert authority.current is not None
+    assert authority.current.remarks == ()
+    assert shakes_hands(authority, store)
+    reasons = [line.facts["reason"] for line in log.lines if line.event == "certificate_issued"]
+    assert "for a clock was fast when it was made" in reasons[0]
+
+
+async def test_a_clock_before_there_was_any_flowjoin_takes_nothing_for_too_new(store, clock):
+    authority = make(store, clock)
+    await authority.sync()
+    store.take_written()
+    clock.now = 0.0
+    await make(store, clock).sync()
+    assert store.take_written() == []
+
+
+@pytest.mark.parametrize(
+    ("later", "is_new"),
+    [
+        (datetime.timedelta(hours=-2), True),
+        (datetime.timedelta(minutes=-30), False),
+        (datetime.timedelta(days=274), False),
+        (datetime.timedelta(days=276), True),
+    ],
+)
+async def test_the_servers_certificate_is_made_anew_after_the_clock_was_set(store, clock, later, is_new):
+    theirs = make_authority("theirs", certificates.NOW, validity=datetime.timedelta(days=4000))
+    store.set(AUTHORITY, {"tls.crt": theirs.certificate, "tls.key": theirs.key})
+    authority = make(store, clock)
+    await authority.sync()
+    first = authority.current
+    clock.now += later.total_seconds()
+    await authority.sync()
+    assert (authority.current is not first) == is_new
+    assert store.objects[AUTHORITY].data["tls.crt"] == theirs.certificate
+
+
 async def test_who_undoes_what_we_write_does_not_make_us_race(store, clock, autojump_clock):
     authority_log = RecordingContext(name="core").log
     async with open_authority(

@@ -9,15 +9,16 @@ import os
 import ssl
 import subprocess
 import sys
-import time
+import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from held_port import HeldPort
+from waiting import wait_until
 
 _PROGRAM = Path(__file__).with_name("clickhouse_stand_in.py")
 _KILLER = Path(__file__).with_name("kill_when_noted.py")
@@ -46,14 +47,6 @@ def require_engine_inside() -> None:
     if "libasan" in os.environ.get("LD_PRELOAD", ""):
         pytest.skip("ClickHouse's engine cannot be loaded beside AddressSanitizer")
     require_engine()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    """Ask again until it is so, or 30 seconds are over."""
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not become so within 30 s"
-        time.sleep(0.05)
 
 
 class TableData(NamedTuple):
@@ -170,6 +163,34 @@ class ClickHouseProcess:
     def arm(self, **fault: Any) -> None:
         """Arm a fault; see the stand-in for what there is."""
         self._post("/__fault", json.dumps(fault).encode())
+
+    def release(self) -> None:
+        """Let go what a fault holds, and wait until it is done."""
+        self._post("/__release", b"")
+
+    def wait_until_held(self, statements: int) -> None:
+        """Wait until a fault holds so many of them."""
+        wait_until(lambda: self._post("/__held", b"") == b"%d" % statements)
+
+    @contextmanager
+    def busy_with(self, comment: str) -> Iterator[None]:
+        """While a statement with that comment is under way."""
+        statement = (
+            f"SELECT sleepEachRow(0.1) FROM numbers(3000) SETTINGS max_block_size = 1, log_comment = '{comment}'"
+        )
+        where = f"Settings['log_comment'] = '{comment}'"
+        thread = threading.Thread(target=self._end_in_error, args=(statement,))
+        thread.start()
+        try:
+            wait_until(lambda: self.query(f"SELECT count() FROM system.processes WHERE {where}") == [[1]])
+            yield
+        finally:
+            self.command(f"KILL QUERY WHERE {where} SYNC")
+            thread.join(60)
+
+    def _end_in_error(self, statement: str) -> None:
+        with suppress(OSError):  # an answer of 500
+            self.command(statement)
 
     def query(self, statement: str) -> list[list[Any]]:
         """Rows of a SELECT."""

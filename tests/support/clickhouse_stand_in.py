@@ -4,9 +4,12 @@
 Statements are run by the engine that servers run; what is ours is HTTP, the check of the password, and the faults.
 
 ``POST /__fault`` with a JSON object arms a fault for the next statements that match:
-``match`` (a regular expression), ``times``, and one or several of ``status`` with ``code`` and ``message``,
-``delay`` (seconds before anything is done), ``drop`` (``before`` the statement is run, in the ``middle`` of reading
-it, ``after`` it is done and before it is answered), ``kill`` (seconds after the statement began, SIGKILL).
+``match`` (a regular expression), ``times``, and one or several of ``status`` with ``code`` and ``message``, ``page`` (a
+text, with ``status`` and ``headers``: the answer of something else), ``endless`` (an answer without end), ``octets``
+(the answer comes one at a time), ``hold`` (until ``POST /__release``, which returns when it is done),
+``delay`` (seconds before anything is done), ``drop`` (``before`` the statement is run, in the ``middle`` of reading it,
+``after`` it is done and before it is answered), ``kill`` (seconds after the statement began, SIGKILL).
+``POST /__held`` counts what is or was held.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, BinaryIO, NoReturn
 from urllib.parse import parse_qsl, urlsplit
 
 import chdb
@@ -51,6 +54,8 @@ class _Server(ThreadingHTTPServer):
         self.root = chdb.connect(self.path)
         self.fault: dict[str, Any] = {}
         self.lock = threading.Lock()
+        self.is_released = threading.Event()
+        self.held: list[threading.Event] = []  # set when the statement is done
         if arguments.certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(arguments.certificate, arguments.key)
@@ -68,6 +73,20 @@ class _Server(ThreadingHTTPServer):
                 return {}
             fault["times"] -= 1
             return fault
+
+
+class _OctetByOctet(io.BufferedIOBase):
+    """A slow network."""
+
+    def __init__(self, file: BinaryIO | io.BufferedIOBase) -> None:
+        self._file = file
+
+    def write(self, data: Any) -> int:
+        for octet in bytes(data):
+            self._file.write(bytes((octet,)))
+            self._file.flush()
+            time.sleep(0.002)
+        return len(data)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -88,6 +107,15 @@ class _Handler(BaseHTTPRequestHandler):
             if url.path == "/__fault":
                 self.server.fault = {"times": 1} | json.loads(self._body())
                 self._answer(200, b"armed\n")
+            elif url.path == "/__held":
+                self._body()
+                self._answer(200, b"%d" % len(self.server.held))
+            elif url.path == "/__release":
+                self._body()
+                self.server.is_released.set()
+                for each in self.server.held:
+                    each.wait(60)
+                self._answer(200, b"released\n")
             else:
                 self._answer_statement(parameters)
         except (_Dropped, ConnectionError):
@@ -107,9 +135,26 @@ class _Handler(BaseHTTPRequestHandler):
                 516, "default: Authentication failed: password is incorrect, or there is no user with such name."
             )
             return
+        if fault.get("hold"):
+            done = threading.Event()
+            self.server.held.append(done)
+            self.server.is_released.wait(60)
+            try:
+                self._carry_out(query, body, parameters, {})
+            finally:
+                done.set()
+            return
+        self._carry_out(query, body, parameters, fault)
+
+    def _carry_out(self, query: bytes, body: bytes, parameters: dict[str, str], fault: dict[str, Any]) -> None:
         time.sleep(float(fault.get("delay", 0)))
         if fault.get("drop") == "before":
             raise _Dropped
+        if fault.get("endless"):
+            self._answer_without_end()
+        if "page" in fault:
+            self._answer(fault.get("status", 200), fault["page"].encode(), fault.get("headers"), is_ours=False)
+            return
         if "code" in fault:
             self._refuse(fault["code"], fault.get("message", "injected"), fault.get("status"))
             return
@@ -123,6 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if fault.get("drop") == "after":
             raise _Dropped
+        if fault.get("octets"):
+            self.wfile = _OctetByOctet(self.wfile)
         self._answer(200, data, {"X-ClickHouse-Summary": json.dumps({"written_rows": str(written)})}, form)
 
     def _run(self, statement: bytes, parameters: dict[str, str]) -> tuple[bytes, str, int]:
@@ -177,13 +224,25 @@ class _Handler(BaseHTTPRequestHandler):
         text = f"Code: {code}. DB::Exception: {message.strip()} (version 26.5.1.1)\n"
         self._answer(status or _STATUS.get(code, 500), text.encode(), {"X-ClickHouse-Exception-Code": str(code)})
 
-    def _answer(self, status: int, data: bytes, headers: dict[str, str] | None = None, form: str = "") -> None:
+    def _answer_without_end(self) -> NoReturn:
+        self.send_response(200)
+        self.send_header("X-ClickHouse-Timezone", "UTC")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        piece = b"10000\r\n" + bytes(0x10000) + b"\r\n"
+        while True:  # until the client has enough of it
+            self.wfile.write(piece)
+
+    def _answer(
+        self, status: int, data: bytes, headers: dict[str, str] | None = None, form: str = "", *, is_ours: bool = True
+    ) -> None:
         self.send_response(status)
         if form:
             self.send_header("X-ClickHouse-Format", form)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
-        self.send_header("X-ClickHouse-Timezone", "UTC")
+        if is_ours:
+            self.send_header("X-ClickHouse-Timezone", "UTC")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -47,7 +47,7 @@ class StandInHand:
         self._server = server
 
     async def read(self, resource: str, name: str) -> Manifest:
-        return copy.deepcopy(self._server._objects[resource, self.namespace, name])
+        return copy.deepcopy(self._server.find((resource, self.namespace, name)))
 
     async def put(self, resource: str, manifest: Manifest) -> None:
         metadata = {**manifest["metadata"], "namespace": self.namespace}

@@ -1,40 +1,29 @@
 """A stand-in for the Kubernetes API server: lists in pages, watches with history, 410 Gone, and faults on demand.
 
-It speaks HTTP/1.1 on a socket of loopback, as the real one does over it: resource versions grow over all resources; a
-list's pages are of one moment, and their token is void once the history before it is gone; a watch gives every change
-after its version, or 410 where that is gone, as an event in a stream or as a status; without a version it begins with
-what there is. What begins to fit a field selector is told as added, what no longer fits as deleted. Bookmarks come when
-a test asks.
+It speaks HTTP/1.1 on a socket of loopback, as the real one does over it: a watch gives every change after its version,
+or 410 where that is gone, as an event in a stream or as a status; without a version it begins with what there is.
+Bookmarks come when a test asks.
 """
 
 from __future__ import annotations
 
-import base64
-import copy
 import json
 import ssl
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import h11
 import trio
 from http_wire import next_request, send_head, send_json, until_closed
+from kubernetes_history import History, Key, Wanted, event, status
 from kubernetes_objects import Manifest
 
 _LABELS = ("metadata.name", "metadata.namespace")  # which fields may be selected by
 _LABELS_OF = {"pods": ("spec.nodeName", "status.phase")}
-
-Key = tuple[str, str, str]  # resource, namespace, name; in what is asked for, an empty one stands for all
-
-_KINDS = {
-    "pods": "Pod", "nodes": "Node", "services": "Service", "configmaps": "ConfigMap", "secrets": "Secret",
-}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -53,47 +42,8 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    version: int
-    kind: str
-    resource: str
-    manifest: Manifest
-    before: Manifest | None
-
-
-class _Wanted(NamedTuple):
-    """What a list or a watch is of.
-
-    Attributes:
-        fields: of the field selector, with their values.
-    """
-
-    key: Key
-    fields: tuple[tuple[str, str], ...] = ()
-
-    def fits(self, resource: str, manifest: Manifest) -> bool:
-        is_of = (one == other or not other for one, other in zip(_key(resource, manifest), self.key, strict=True))
-        return all(is_of) and all(_field(manifest, label) == value for label, value in self.fields)
-
-    def event(self, change: _Change) -> bytes | None:
-        """As a watch of it tells a change; None where that is nothing to it."""
-        did_fit = change.before is not None and self.fits(change.resource, change.before)
-        does_fit = self.fits(change.resource, change.manifest)
-        if change.kind == "DELETED":
-            return _event("DELETED", change.manifest) if does_fit else None
-        if does_fit:
-            return _event("MODIFIED" if did_fit else "ADDED", change.manifest)
-        if not did_fit:
-            return None
-        gone = copy.deepcopy(change.before)
-        assert gone is not None, "it did fit"
-        gone["metadata"]["resourceVersion"] = str(change.version)
-        return _event("DELETED", gone)
-
-
-class KubernetesStandIn:
-    """The server's state, changed by tests between their requests.
+class KubernetesStandIn(History):
+    """The server, and faults on demand.
 
     Attributes:
         port: where it listens; the same each time it comes back.
@@ -111,6 +61,7 @@ class KubernetesStandIn:
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__()
         self.port = 0
         self.requests: list[str] = []
         self.authorizations: list[str] = []
@@ -125,12 +76,6 @@ class KubernetesStandIn:
         self.reviewed: list[Manifest] = []
         self.connections = 0
         self._tls = tls
-        self._objects: dict[Key, Manifest] = {}
-        self._history: list[_Change] = []
-        self._version = 1000
-        self._oldest = 1000
-        self._snapshots: dict[int, list[tuple[Key, Manifest]]] = {}
-        self._watches: dict[trio.MemorySendChannel[bytes | None], _Wanted] = {}
         self._changed = trio.Event()
         self._streams: set[trio.abc.Stream] = set()
 
@@ -141,46 +86,7 @@ class KubernetesStandIn:
     @property
     def watches(self) -> int:
         """How many are going on."""
-        return len(self._watches)
-
-    # What tests do to the cluster.
-
-    def put(self, resource: str, manifest: Manifest) -> Manifest:
-        """Make or change an object; gives it as it is stored."""
-        manifest = copy.deepcopy(manifest)
-        metadata, key = manifest["metadata"], _key(resource, manifest)
-        old = self._objects.get(key)
-        metadata.setdefault("uid", old["metadata"]["uid"] if old else str(uuid.uuid4()))
-        self._note("MODIFIED" if old else "ADDED", resource, manifest, old)
-        self._objects[key] = manifest
-        return copy.deepcopy(manifest)
-
-    def delete(self, resource: str, namespace: str, name: str) -> None:
-        """Delete an object."""
-        manifest = copy.deepcopy(self._objects.pop((resource, namespace, name)))
-        self._note("DELETED", resource, manifest, None)
-
-    def compact(self) -> None:
-        """Forget the history: versions and tokens from before are gone."""
-        self._version += 1
-        self._oldest = self._version
-        self._history.clear()
-
-    def bookmark(self) -> None:
-        """Send a bookmark to every watch."""
-        for channel, wanted in self._watches.items():
-            manifest = {"kind": _KINDS[wanted.key[0]], "metadata": {"resourceVersion": str(self._version)}}
-            channel.send_nowait(_event("BOOKMARK", manifest))
-
-    def send_to_watches(self, octets: bytes | None) -> None:
-        """Send octets into every stream as they are; None ends the streams as the server does in time."""
-        for channel in list(self._watches):
-            channel.send_nowait(octets)
-
-    def gone_event(self) -> None:
-        """Tell every watch that its version is gone."""
-        self.send_to_watches(_event("ERROR", _status(410, "Expired", "too old resource version")))
-        self.send_to_watches(None)
+        return len(self.told)
 
     async def drop_connections(self) -> None:
         """Break every connection off."""
@@ -205,8 +111,6 @@ class KubernetesStandIn:
     async def _wait_change(self) -> None:
         self._changed = trio.Event()
         await self._changed.wait()
-
-    # The server.
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[KubernetesStandIn]:
@@ -261,100 +165,56 @@ class KubernetesStandIn:
                 fault.times -= 1
                 if fault.times <= 0:
                     self.faults.remove(fault)
-                status = _status(fault.status, "Injected", fault.message)
-                await send_json(http, stream, fault.status, status, fault.headers)
+                refusal = status(fault.status, "Injected", fault.message)
+                await send_json(http, stream, fault.status, refusal, fault.headers)
                 return
         if self.tokens is not None and headers.get("authorization", "").partition(" ")[2] not in self.tokens:
-            await send_json(http, stream, 401, _status(401, "Unauthorized", "Unauthorized"))
+            await send_json(http, stream, 401, status(401, "Unauthorized", "Unauthorized"))
             return
         url = urlsplit(target)
         resource, namespace, name = _resource_of(url.path)
         query = dict(parse_qsl(url.query))
-        wanted = _Wanted((resource, namespace, name), _fields(query.get("fieldSelector", "")))
+        wanted = Wanted((resource, namespace, name), _fields(query.get("fieldSelector", "")))
         unknown = [label for label, _ in wanted.fields if label not in (*_LABELS, *_LABELS_OF.get(resource, ()))]
         verb = _verb(request.method, is_of_one=bool(name), is_watch=query.get("watch") == "1")
         if {resource, f"{verb} {resource}"} & self.forbidden:
             message = f'{resource} is forbidden: User "system:serviceaccount:flows:flowjoin" cannot {verb} resource'
-            await send_json(http, stream, 403, _status(403, "Forbidden", message))
+            await send_json(http, stream, 403, status(403, "Forbidden", message))
         elif unknown:
-            await send_json(http, stream, 400, _status(400, "BadRequest", f"field label not supported: {unknown[0]}"))
+            await send_json(http, stream, 400, status(400, "BadRequest", f"field label not supported: {unknown[0]}"))
         elif request.method == b"POST" and url.path.startswith("/apis/"):
             self.reviewed.append(json.loads(body))
             await send_json(http, stream, 201, self.review(json.loads(body)))
         elif request.method in (b"POST", b"PUT"):
-            code, written = self._write(resource, namespace, name, json.loads(body))
+            code, written = self.write(wanted.key, json.loads(body))
             await send_json(http, stream, code, written)
         elif name:
-            found = self._objects.get((resource, namespace, name))
-            missing = _status(404, "NotFound", f'{resource} "{name}" not found')
+            found = self.find(wanted.key)
+            missing = status(404, "NotFound", f'{resource} "{name}" not found')
             await send_json(http, stream, 200 if found else 404, found or missing)
         elif verb == "watch":
             await self._watch(http, stream, wanted, query)
         else:
-            code, answer = self._list(wanted, query)
+            code, answer = self.page(wanted, query)
             await send_json(http, stream, code, answer)
 
-    def _write(self, resource: str, namespace: str, name: str, manifest: Manifest) -> tuple[int, Manifest]:
-        """Create where no name is in the path, else replace what still has the version that is named."""
-        there = self._objects.get((resource, namespace, name or manifest["metadata"]["name"]))
-        if not name:
-            if there is not None:
-                return 409, _status(409, "AlreadyExists", f"{resource} already exists")
-            return 201, self.put(resource, manifest)
-        if there is None:
-            return 404, _status(404, "NotFound", f'{resource} "{name}" not found')
-        if manifest["metadata"].get("resourceVersion") != there["metadata"]["resourceVersion"]:
-            return 409, _status(409, "Conflict", "the object has been modified; please apply your changes")
-        if manifest.get("type") != there.get("type"):
-            return 422, _status(422, "Invalid", "type: field is immutable")
-        return 200, self.put(resource, manifest)
-
-    def _list(self, wanted: _Wanted, query: dict[str, str]) -> tuple[int, Manifest]:
-        version, at = self._version, 0
-        if "continue" in query:
-            version, at = json.loads(base64.b64decode(query["continue"]))
-            if version < self._oldest:
-                return 410, _status(410, "Expired", "The provided continue parameter is too old")
-        snapshot = self._snapshots.get(version)
-        if snapshot is None or not at:
-            snapshot = self._snapshots[version] = [
-                (key, copy.deepcopy(manifest)) for key, manifest in sorted(self._objects.items())
-            ]
-        items = [manifest for (resource, _, _), manifest in snapshot if wanted.fits(resource, manifest)]
-        limit = int(query.get("limit") or 0) or len(items)
-        metadata: Manifest = {"resourceVersion": str(version)}
-        if at + limit < len(items):
-            metadata["continue"] = base64.b64encode(json.dumps([version, at + limit]).encode()).decode()
-            metadata["remainingItemCount"] = len(items) - at - limit
-        return 200, {
-            "kind": f"{_KINDS[wanted.key[0]]}List",
-            "apiVersion": "v1",
-            "metadata": metadata,
-            "items": items[at : at + limit],
-        }
-
     async def _watch(
-        self, http: h11.Connection, stream: trio.abc.Stream, wanted: _Wanted, query: dict[str, str]
+        self, http: h11.Connection, stream: trio.abc.Stream, wanted: Wanted, query: dict[str, str]
     ) -> None:
-        since = int(query.get("resourceVersion") or self._version)
-        gone = _status(410, "Expired", f"too old resource version: {since} ({self._oldest})")
-        if since < self._oldest and self.gone_as_status:
+        version = query.get("resourceVersion")
+        gone = self.problem_from(version)
+        if gone and self.gone_as_status:
             await send_json(http, stream, 410, gone)
             return
         await send_head(http, stream)
-        if since < self._oldest:
-            await self._send_pieces(http, stream, _event("ERROR", gone))
+        if gone:
+            await self._send_pieces(http, stream, event("ERROR", gone))
             await stream.send_all(http.send(h11.EndOfMessage()) or b"")
             return
         send, receive = trio.open_memory_channel[bytes | None](inf)
-        if "resourceVersion" not in query:
-            for (resource, _, _), manifest in self._objects.items():
-                if wanted.fits(resource, manifest):
-                    send.send_nowait(_event("ADDED", manifest))
-        for change in self._history:
-            if change.version > since and (event := wanted.event(change)):
-                send.send_nowait(event)
-        self._watches[send] = wanted
+        for each in self.events_from(version, wanted):
+            send.send_nowait(each)
+        self.told[send] = wanted
         self._changed.set()
         try:
             with trio.move_on_after(float(query["timeoutSeconds"])):
@@ -366,7 +226,7 @@ class KubernetesStandIn:
                         await self._send_pieces(http, stream, octets)
                     nursery.cancel_scope.cancel()
         finally:
-            del self._watches[send]
+            del self.told[send]
             self._changed.set()
         await stream.send_all(http.send(h11.EndOfMessage()) or b"")
 
@@ -377,21 +237,6 @@ class KubernetesStandIn:
             if self.split:
                 await trio.lowlevel.checkpoint()
 
-    def _note(self, kind: str, resource: str, manifest: Manifest, before: Manifest | None) -> None:
-        self._version += 1
-        manifest["metadata"]["resourceVersion"] = str(self._version)
-        change = _Change(self._version, kind, resource, copy.deepcopy(manifest), before)
-        self._history.append(change)
-        for channel, wanted in self._watches.items():
-            if event := wanted.event(change):
-                channel.send_nowait(event)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what comes over a socket; whoever calls it sets a deadline."""
-    while not condition():  # noqa: ASYNC110 - what is waited for is in a plugin, which tells nobody
-        await trio.sleep(0.005)
-
 
 def _resource_of(path: str) -> Key:
     parts = path.removeprefix("/api/v1/").split("/")
@@ -400,18 +245,9 @@ def _resource_of(path: str) -> Key:
     return parts[0], "", parts[1] if len(parts) > 1 else ""
 
 
-def _key(resource: str, manifest: Manifest) -> Key:
-    return resource, manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"]
-
-
 def _fields(selector: str) -> tuple[tuple[str, str], ...]:
     pairs = (each.partition("=") for each in selector.split(",") if each)
     return tuple((label, value.removeprefix("=")) for label, _, value in pairs)
-
-
-def _field(manifest: Manifest, label: str) -> str:
-    outer, _, inner = label.partition(".")
-    return str(manifest.get(outer, {}).get(inner, ""))
 
 
 def _verb(method: bytes, *, is_of_one: bool, is_watch: bool) -> str:
@@ -419,14 +255,3 @@ def _verb(method: bytes, *, is_of_one: bool, is_watch: bool) -> str:
     if method == b"GET":
         return "get" if is_of_one else "watch" if is_watch else "list"
     return {b"POST": "create", b"PUT": "update"}[method]
-
-
-def _event(kind: str, manifest: Manifest) -> bytes:
-    return json.dumps({"type": kind, "object": manifest}, ensure_ascii=False).encode() + b"\n"
-
-
-def _status(code: int, reason: str, message: str) -> Manifest:
-    return {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code,
-    }  # fmt: skip

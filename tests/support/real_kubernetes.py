@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from held_port import HeldPort
+from waiting import wait_until
 
 __all__ = ["ADMIN", "READER", "RealKubernetes", "real_cluster", "require_kubernetes", "write_kubeconfig"]
 
@@ -227,12 +228,10 @@ class RealKubernetes:
 
     def wait(self, is_so: Callable[[], bool]) -> None:
         """Wait until it is so; a request that fails says that it is not."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                if is_so():
-                    return
-            except (OSError, urllib.error.URLError):
-                pass
-            assert time.monotonic() < deadline, f"it did not come up: {self._folder}"
-            time.sleep(0.1)
+
+        def answers() -> bool:
+            with contextlib.suppress(OSError, urllib.error.URLError):
+                return is_so()
+            return False
+
+        wait_until(answers, f"it comes up: {self._folder}", patience=PATIENCE)

@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from xml.etree import ElementTree
 
 from capture_writer import ethernet, ipv4, pcap, udp
 from mixed_traffic import Way
+from waiting import wait_until
 
 PATIENCE = 30.0
 
@@ -56,10 +56,10 @@ def nfdump_reads(nfcapd: str, nfdump: str, folder: Path, datagrams: Sequence[byt
         stderr=subprocess.DEVNULL,
     )
     try:
-        _wait_for(lambda: _receive_queue(port) is not None)
+        wait_until(lambda: _receive_queue(port) is not None)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             _send_all(sender, datagrams, port)
-        _wait_for(lambda: _receive_queue(port) == 0)
+        wait_until(lambda: _receive_queue(port) == 0)
     finally:
         process.terminate()  # it closes its file then
         process.wait(PATIENCE)
@@ -119,10 +119,10 @@ pidfile: {folder / "nfacctd.pid"}
         )
     try:
         # Its print plugin is a process of its own; what it is given before it has begun is lost at the end.
-        _wait_for(lambda: b"Purging cache - END" in log.read_bytes())
+        wait_until(lambda: b"Purging cache - END" in log.read_bytes())
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             _send_all(sender, datagrams, port)
-        _wait_for(lambda: _receive_queue(port) == 0)
+        wait_until(lambda: _receive_queue(port) == 0)
     finally:
         process.send_signal(signal.SIGINT)  # it writes what it holds; SIGTERM does not stop it
         process.wait(PATIENCE)
@@ -185,7 +185,7 @@ def _send_all(sender: socket.socket, datagrams: Sequence[bytes], port: int) -> N
     """A few at a time: a socket's default buffer holds about 90 of them."""
     for number, datagram in enumerate(datagrams):
         if number % 32 == 31:
-            _wait_for(lambda: _receive_queue(port) == 0)
+            wait_until(lambda: _receive_queue(port) == 0)
         sender.sendto(datagram, ("127.0.0.1", port))
 
 
@@ -197,10 +197,3 @@ def _receive_queue(port: int) -> int | None:
         if columns[1] == local:
             return int(columns[4].split(":")[1], 16)
     return None
-
-
-def _wait_for(condition) -> None:
-    ends_at = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < ends_at, "a real program did not come up"
-        time.sleep(0.01)

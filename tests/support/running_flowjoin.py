@@ -7,12 +7,13 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from agent_traffic import agent_messages
+from waiting import wait_until
 
 from flowjoin._generator.config import TrafficConfig
 
@@ -52,11 +53,12 @@ class Program:
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
         """Until what it does elsewhere is done; it says nothing of that."""
-        deadline = time.monotonic() + 60
-        while not is_so():
+
+        def is_so_while_it_runs() -> bool:
             assert self.process.poll() is None, "it has ended"
-            assert time.monotonic() < deadline, "it did not become so within 60 s"
-            time.sleep(0.05)
+            return is_so()
+
+        wait_until(is_so_while_it_runs)
 
     def wait_ready(self) -> str:
         """Wait until everything is open; gives where the first collector listens."""
@@ -64,10 +66,22 @@ class Program:
         return addresses[0].rpartition("/")[2]
 
     def finish(self) -> int:
-        """Wait for its end."""
-        _, rest = self.process.communicate(timeout=60)
-        self.errors.append(rest)
-        return self.process.returncode
+        """Wait for its end, and for all that it said."""
+        # Not communicate(): what came together with a line that was waited for is read already, and it would miss that.
+        with ThreadPoolExecutor() as readers:
+            written = [readers.submit(self._read, stream) for stream in (self.process.stdout, self.process.stderr)]
+            try:
+                code = self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
+            self.errors.append(written[1].result())
+        return code
+
+    @staticmethod
+    def _read(stream: IO[str] | None) -> str:
+        assert stream is not None
+        return stream.read()
 
     def stop(self) -> int:
         """Tell it to stop, and wait."""

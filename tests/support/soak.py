@@ -14,6 +14,7 @@ Environment: ``FLOWJOIN_SOAK_SECONDS`` of traffic, ``FLOWJOIN_SOAK_RATE`` record
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -31,20 +32,11 @@ from random import Random
 from types import TracebackType
 from typing import Final
 
+import waiting
 from held_port import HeldPort
 from kept_flowjoin import LIFE
 from soak_books import Spooled, Total, compare, mark_of
-from soak_destinations import (
-    ADDRESSES,
-    DESTINATIONS,
-    ENVIRONMENT,
-    NUMBERS,
-    PATIENCE,
-    Destination,
-    Ipfix,
-    row_of,
-    wait_until,
-)
+from soak_destinations import ADDRESSES, DESTINATIONS, ENVIRONMENT, NUMBERS, PATIENCE, Destination, Ipfix, row_of
 
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.spool.dead_letters import DEAD_LETTERS
@@ -52,6 +44,8 @@ from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import Index, Piece
 from flowjoin._pipeline.spool.segments import SegmentFiles, list_segments, load_index, read_batch
 from flowjoin.wire.registry import default_registry
+
+wait_until = functools.partial(waiting.wait_until, patience=PATIENCE)
 
 _PROGRAM: Final = Path(__file__).with_name("kept_flowjoin.py")
 _FLOWS_AT_ONCE: Final = 20_000  # of one run of the generator

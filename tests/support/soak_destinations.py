@@ -10,8 +10,7 @@ import os
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,14 +49,6 @@ COLUMNS = (*ADDRESSES, *NUMBERS)
 def row_of(values: Sequence[Any]) -> int:
     """The identity of a row, from the values of its COLUMNS, whose last is the mark."""
     return identity(int(values[-1]), values[:-1])
-
-
-def wait_until(is_so: Callable[[], bool], what: str, *, patience: float = PATIENCE) -> None:
-    """Look again until it is so."""
-    deadline = time.monotonic() + patience
-    while not is_so():
-        assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.05)
 
 
 class Destination:

@@ -10,6 +10,9 @@ import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_process import ClickHouseProcess, require_engine, require_engine_inside
 
+from flowjoin.api import Secret
+from flowjoin_clickhouse import ClickHouseConfig, SchemaConfig
+
 _NUMBERS = itertools.count(1)
 PASSWORD = "correct-horse-battery"
 
@@ -35,6 +38,19 @@ def password(monkeypatch: pytest.MonkeyPatch) -> str:
     """The server's password, in CH_PASSWORD."""
     monkeypatch.setenv("CH_PASSWORD", PASSWORD)
     return PASSWORD
+
+
+@pytest.fixture
+def config(server: ClickHouseProcess, database: str, password: str) -> ClickHouseConfig:
+    """A table of the test's own, made by the exporter."""
+    return ClickHouseConfig(
+        database_url=server.url,
+        database=database,
+        password=Secret("env", "CH_PASSWORD"),
+        create_schema=True,
+        timeout=60.0,
+        schema=SchemaConfig(ttl=0.0),
+    )
 
 
 @pytest.fixture(scope="session")

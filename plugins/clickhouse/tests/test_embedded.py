@@ -44,6 +44,7 @@ exporters:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     assert '"promise": "exactly once"' in done.stderr
+    assert (tmp_path / "flows").stat().st_mode & 0o777 == 0o700
     lines = [json.loads(line) for line in (tmp_path / "flows.jsonl").read_text().splitlines()]
     assert len(lines) >= 300
     with ClickHouseProcess(tmp_path / "flows").running() as server:
@@ -67,6 +68,16 @@ async def test_a_directory_that_another_process_has_open_is_waited_for(tmp_path:
         async with flowjoin_exporter_types()[0].open(config, RecordingContext(name="clickhouse")) as exporter:
             with pytest.raises(RetryableExportError, match="one process at a time can have a directory open"):
                 await exporter.export(standard_flow())
+
+
+async def test_a_directory_that_cannot_be_made_is_waited_for(tmp_path: Path) -> None:
+    require_engine_inside()
+    (tmp_path / "file").write_text("")
+    async with flowjoin_exporter_types()[0].open(
+        ClickHouseConfig(database_url=f"chdb://{tmp_path}/file/flows"), RecordingContext(name="clickhouse")
+    ) as exporter:
+        with pytest.raises(RetryableExportError, match="/file/flows cannot be made: Not a directory"):
+            await exporter.export(standard_flow())
 
 
 def test_relative_paths_stay_where_they_are_while_the_engine_is_loaded() -> None:

@@ -6,34 +6,21 @@ The test plays the lane: the same batch comes again after each RetryableExportEr
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from clickhouse_lane import context, deliver, expected, sums
-from clickhouse_process import ClickHouseProcess, require_engine, wait_until
+from clickhouse_process import ClickHouseProcess, require_engine
+from waiting import wait_until
 
-from flowjoin.api import ConfigError, PermanentExportError, RetryableExportError, Secret
+from flowjoin.api import ConfigError, PermanentExportError, RetryableExportError
 from flowjoin.testing.batches import numbered_flows, plain_flows
-from flowjoin_clickhouse import ClickHouseConfig, SchemaConfig, TlsConfig
+from flowjoin_clickhouse import ClickHouseConfig, SchemaConfig, _sockets
 from flowjoin_clickhouse._exporter import open_clickhouse
 
-DATA = Path(__file__).parent / "data"
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "exporters" / "clickhouse.md"
-
-
-@pytest.fixture
-def config(server: ClickHouseProcess, database: str, password: str) -> ClickHouseConfig:
-    return ClickHouseConfig(
-        database_url=server.url,
-        database=database,
-        password=Secret("env", "CH_PASSWORD"),
-        create_schema=True,
-        timeout=60.0,
-        schema=SchemaConfig(ttl=0.0),
-    )
 
 
 FAULTS: dict[str, dict[str, Any]] = {
@@ -46,6 +33,13 @@ FAULTS: dict[str, dict[str, Any]] = {
     "timed out inside the server (159)": {"code": 159, "message": "Timeout exceeded"},
     "an error of another kind (49)": {"code": 49, "message": "Logical error"},
     "a proxy's error (502)": {"status": 502, "code": 0, "message": "Bad gateway"},
+    "a portal's page (200)": {"page": "<html>Please log in</html>"},
+    "an empty answer (200) that is not ClickHouse's": {"page": ""},
+    "an exception in an answer that begins with 200": {
+        "page": "Code: 241. DB::Exception: Memory limit exceeded",
+        "headers": {"X-ClickHouse-Summary": "{}"},
+    },
+    "a redirect (307)": {"status": 307, "page": "", "headers": {"Location": "https://elsewhere.example/?query=x"}},
     "the connection is closed before the insert": {"drop": "before"},
     "the connection is closed in the middle of the insert": {"drop": "middle"},
     "the rows are stored, and the answer is lost": {"drop": "after"},
@@ -83,6 +77,54 @@ def test_the_reference_has_no_fault_that_was_not_tried() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     table = text[text.index("| fault |") :].partition("\n\n")[0].splitlines()[2:]
     assert [line.split(" | ")[0].removeprefix("| ") for line in table] == list(FAULTS)
+
+
+async def test_a_redirect_is_named_and_not_followed(server: ClickHouseProcess, config: ClickHouseConfig) -> None:
+    async with open_clickhouse(config, context()) as exporter:
+        server.arm(match="INSERT INTO", **FAULTS["a redirect (307)"])
+        (problem,) = await deliver(exporter, numbered_flows(1).with_id("a"))
+    assert problem == f"{server.url}: redirected to https://elsewhere.example/: write that into databaseURL"
+
+
+async def test_an_answer_without_end_is_cut_off(
+    server: ClickHouseProcess, config: ClickHouseConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sockets, "_LONGEST_ANSWER", 1024 * 1024)
+    batch = numbered_flows(5).with_id("a")
+    async with open_clickhouse(config, context()) as exporter:
+        for statement in ("SELECT", "INSERT INTO"):  # a question of the check after a start, and an insert
+            server.arm(match=statement, endless=True)
+            with trio.fail_after(60):
+                (problem,) = await deliver(exporter, batch)
+            assert problem == f"{server.url}: answered with more than 1048576 octets"
+    assert sums(server, config.database) == expected([batch])
+
+
+async def test_an_answer_that_comes_octet_by_octet_is_waited_for(
+    server: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    batch = numbered_flows(5).with_id("a")
+    async with open_clickhouse(config, context()) as exporter:
+        server.arm(match=".", octets=True, times=5)
+        assert await deliver(exporter, batch) == []
+    assert sums(server, config.database) == expected([batch])
+
+
+async def test_what_the_library_says_of_the_whole_request_is_not_repeated(
+    tmp_path: Path, config: ClickHouseConfig, password: str
+) -> None:
+    require_engine()
+    server = ClickHouseProcess(tmp_path / "data", password=password)
+    with server.running():
+        config = dataclasses.replace(config, database_url=server.url)
+        async with open_clickhouse(config, context()) as exporter:
+            await deliver(exporter, numbered_flows(1).with_id("a"))
+            server.kill()
+            with pytest.raises(RetryableExportError) as caught:
+                await exporter.export(numbered_flows(1).with_id("b"))
+    assert str(caught.value).startswith(f"{server.url}: ")
+    assert "refused" in str(caught.value) or "Connection aborted" in str(caught.value)
+    assert "INSERT" not in str(caught.value)
 
 
 @pytest.mark.slow
@@ -280,71 +322,6 @@ async def test_more_partitions_than_one_insert_may_have_are_inserted_in_parts(
         for _ in range(2):
             await exporter.export(batch)
     assert server.query(f"SELECT count() FROM {config.database}.flows") == [[300]]
-
-
-@pytest.mark.parametrize("tls", ["verified", "unverified"])
-async def test_tls_with_an_own_authority_or_without_verification(
-    tmp_path: Path, config: ClickHouseConfig, password: str, tls: str
-) -> None:
-    require_engine()
-    certificate = DATA / "server.pem"
-    server = ClickHouseProcess(tmp_path / "data", password=password, certificate=certificate, key=DATA / "server.key")
-    with server.running():
-        settings = TlsConfig(ca=certificate) if tls == "verified" else TlsConfig(insecure_skip_verify=True)
-        config = dataclasses.replace(
-            config, database_url=f"tls://127.0.0.1:{server.port}", http_port=server.port, tls=settings
-        )
-        batch = numbered_flows(5).with_id("a")
-        ctx = context()
-        async with open_clickhouse(config, ctx) as exporter:
-            await deliver(exporter, batch)
-        assert sums(server, config.database) == expected([batch])
-        said = [line.event for line in ctx.log.lines if line.level == "warning"]
-        assert said == ["native_protocol_replaced", *["certificate_not_verified"] * (tls == "unverified")]
-        async with open_clickhouse(dataclasses.replace(config, tls=TlsConfig()), context()) as exporter:
-            with pytest.raises(RetryableExportError, match=r"(?i)certificate"):
-                await exporter.export(batch)
-
-
-@pytest.mark.parametrize("known_by", ["certificate", "password"])
-async def test_a_client_certificate_is_shown_and_without_a_password_it_is_who_we_are(
-    tmp_path: Path, config: ClickHouseConfig, password: str, known_by: str
-) -> None:
-    require_engine()
-    certificate, key = DATA / "server.pem", DATA / "server.key"
-    server = ClickHouseProcess(
-        tmp_path / "data", password=password, certificate=certificate, key=key, is_client_verified=True
-    )
-    with server.running():
-        config = dataclasses.replace(
-            config,
-            database_url=server.url,
-            password=config.password if known_by == "password" else None,
-            tls=TlsConfig(ca=certificate, certificate=certificate, key=key),
-        )
-        batch = numbered_flows(5).with_id("a")
-        async with open_clickhouse(config, context()) as exporter:
-            await deliver(exporter, batch)
-        assert sums(server, config.database) == expected([batch])
-        unknown = dataclasses.replace(config, tls=TlsConfig(ca=certificate))
-        async with open_clickhouse(unknown, context()) as exporter:
-            with pytest.raises(RetryableExportError, match=re.escape(server.url)):
-                await exporter.export(batch)
-        assert sums(server, config.database) == expected([batch])
-
-
-async def test_a_custom_authority_is_read_at_each_connection(tmp_path: Path, config: ClickHouseConfig) -> None:
-    file = tmp_path / "ca.crt"
-    config = dataclasses.replace(config, database_url="https://127.0.0.1:1", tls=TlsConfig(ca=file))
-    async with open_clickhouse(config, context()) as exporter:
-        with pytest.raises(RetryableExportError, match="error when reading custom CA certificate"):
-            await exporter.export(numbered_flows(1))
-        file.write_text("no certificate")
-        with pytest.raises(RetryableExportError, match="failed to add the custom CA certificate"):
-            await exporter.export(numbered_flows(1))
-        file.write_bytes((DATA / "server.pem").read_bytes())
-        with pytest.raises(RetryableExportError, match=r"(?i)refused"):
-            await exporter.export(numbered_flows(1))
 
 
 async def test_a_stalled_insert_ends_at_once_when_it_is_cancelled(

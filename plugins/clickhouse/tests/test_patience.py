@@ -19,6 +19,7 @@ def test_each_answer_is_progress() -> None:
     class Answering(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
+            self.send_header("X-ClickHouse-Timezone", "UTC")
             self.send_header("Content-Length", "0")
             self.end_headers()
 

@@ -228,6 +228,55 @@ async def test_cancelled_at_any_call_nothing_is_lost_and_nothing_is_doubled(
     assert sums(crashing, "db") == expected([batch])
 
 
+@pytest.mark.parametrize("statement", ["ATTACH PARTITION", "CREATE TABLE .*_again_", "INSERT INTO .*_again_"])
+async def test_a_statement_that_begins_long_after_it_was_given_up_doubles_nothing(
+    crashing: ClickHouseProcess, config: ClickHouseConfig, statement: str
+) -> None:
+    """The server is busy, and takes it up together with the same of the next exporter."""
+    batch = numbered_flows(50).with_id("instance/lane/1/1")
+    async with open_clickhouse(config, context()) as exporter:
+        await deliver(exporter, batch)
+    lose_the_newest_part(crashing)
+    crashing.arm(match=statement, hold=True, times=2)
+    async with open_clickhouse(config, context()) as exporter, trio.open_nursery() as nursery:
+        nursery.start_soon(exporter.export, batch)
+        await trio.to_thread.run_sync(crashing.wait_until_held, 1)
+        nursery.cancel_scope.cancel()
+    async with open_clickhouse(config, context()) as exporter, trio.open_nursery() as nursery:
+        nursery.start_soon(deliver, exporter, batch)
+        await trio.to_thread.run_sync(crashing.wait_until_held, 2)
+        await trio.to_thread.run_sync(crashing.release)
+    async with open_clickhouse(config, context()) as exporter:
+        await deliver(exporter, batch)
+    assert sums(crashing, "db") == expected([batch])
+
+
+async def test_while_an_earlier_statement_is_under_way_nothing_is_looked_for(
+    crashing: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    batch = numbered_flows(50).with_id("instance/lane/1/1")
+    async with open_clickhouse(config, context()) as exporter:
+        mark = exporter._mark  # type: ignore[attr-defined]  # of this exporter
+        under_way = pytest.raises(RetryableExportError, match="an earlier statement is still under way there")
+        with crashing.busy_with(mark), under_way:
+            await exporter.export(batch)
+        assert await deliver(exporter, batch) == []
+    assert sums(crashing, "db") == expected([batch])
+
+
+async def test_who_may_not_see_what_is_under_way_still_gets_back_what_was_lost(
+    crashing: ClickHouseProcess, config: ClickHouseConfig
+) -> None:
+    batch = numbered_flows(50).with_id("instance/lane/1/1")
+    async with open_clickhouse(config, context()) as exporter:
+        await deliver(exporter, batch)
+    lose_the_newest_part(crashing)
+    crashing.arm(match=r"system\.processes", code=497, message="Not enough privileges")
+    async with open_clickhouse(config, context()) as exporter:
+        assert await deliver(exporter, batch) == []
+    assert sums(crashing, "db") == expected([batch])
+
+
 @pytest.mark.slow
 async def test_killed_between_the_note_and_the_rows_nothing_is_lost_and_nothing_is_doubled(
     crashing: ClickHouseProcess, config: ClickHouseConfig

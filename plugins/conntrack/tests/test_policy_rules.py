@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import certificates
 import pytest
 import trio
+import trustme
 from policy_server import PolicyServer
+from waiting import until
 
-from flowjoin.api import Duration, Octets, Secret
+from flowjoin.api import ConfigError, Duration, Octets, Secret
 from flowjoin.testing import RecordingContext
+from flowjoin.wire import default_registry
 from flowjoin_conntrack import policy_rules
 from flowjoin_conntrack._http import target_of
 from flowjoin_conntrack.policy_rules import PolicyRulesConfig, flowjoin_lookup_types
@@ -31,12 +34,6 @@ def server(tmp_path: Path) -> Iterator[PolicyServer]:
 
 def config(server: PolicyServer, **changed: Any) -> PolicyRulesConfig:
     return PolicyRulesConfig(**{"url": server.url, "interval": Duration(1.0), "timeout": Duration(20.0), **changed})
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    with trio.fail_after(60):
-        while not holds():  # noqa: ASYNC110 - what is waited for happens in another process
-            await trio.sleep(0.02)
 
 
 async def test_a_rule_is_known_when_it_is_open(server: PolicyServer) -> None:
@@ -182,20 +179,31 @@ async def test_a_server_that_is_not_there_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ({"url": "rules.json"}, '"url" is "rules.json"'),
-        ({"url": "ftp://127.0.0.1/"}, '"url" is "ftp'),
-        ({"url": "http://user:secret@127.0.0.1/"}, '^"url" is no URL of a list; write one such as https://127'),
-        ({"url": "http://user:p@ss/word@127.0.0.1/"}, '^"url" is no URL of a list; write one such as https://127'),
-        ({"url": "ftp://127.0.0.1/?token=secret"}, '^"url" is no URL of a list; write one such as https://127'),
-        ({"url": "http://127.0.0.1:99999/"}, '"url" is "http'),
-        ({"url": "http://127.0.0.1/a b"}, '"url" is "http'),
+        ({"url": "rules.json"}, 'url: "rules.json" is no URL'),
+        ({"url": "ftp://127.0.0.1/"}, 'url: "ftp'),
+        ({"url": "http://user:secret@127.0.0.1/"}, "^url: this is no URL of a list; write one such as https://127"),
+        ({"url": "http://user:p@ss/word@127.0.0.1/"}, "^url: this is no URL of a list; write one such as https://127"),
+        ({"url": "ftp://127.0.0.1/?token=secret"}, "^url: this is no URL of a list; write one such as https://127"),
+        ({"url": "http://127.0.0.1:99999/"}, 'url: "http'),
+        ({"url": "http://127.0.0.1/a b"}, 'url: "http'),
         ({"url": "http://192.0.2.1/", "token": Secret("env", "T")}, "clear text"),
-        ({"url": "https://192.0.2.1/", "key": Path("k")}, '"key" needs "certificate"'),
+        ({"url": "https://192.0.2.1/", "key": Path("k")}, "key: is given without certificate"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(keys: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ConfigError, match=sentence):
         PolicyRulesConfig(**keys)
+
+
+@pytest.mark.parametrize("key", ["ca", "certificate", "key"])
+def test_check_reads_the_files_that_are_named(tmp_path: Path, key: str) -> None:
+    pair = trustme.CA().issue_cert("client.example")
+    pair.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "pair.pem"))
+    files = {"certificate": tmp_path / "pair.pem"} | {key: tmp_path / "absent.pem"}
+    with pytest.raises(ConfigError, match=r"absent\.pem cannot be used: No such file or directory") as caught:
+        TYPE.check(PolicyRulesConfig(url="https://192.0.2.1/", **files), default_registry())
+    assert caught.value.path == key
+    TYPE.check(PolicyRulesConfig(url="https://192.0.2.1/", certificate=tmp_path / "pair.pem"), default_registry())
 
 
 def test_a_url_is_a_host_a_port_and_a_path() -> None:

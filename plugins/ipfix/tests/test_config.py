@@ -66,7 +66,16 @@ def test_an_address_is_a_host_and_perhaps_a_port(text: str, host: str, port: int
     ],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^address: "):
+    with pytest.raises(ConfigError) as caught:
+        IpfixConfig(address=text)
+    assert caught.value.path == "address"
+
+
+@pytest.mark.parametrize("text", ["me:hunter2@host:4739", "tcp://me:hunter2@host", "me:hunter2@[::1]:4739"])
+def test_no_error_repeats_what_may_be_a_password(text: str) -> None:
+    with pytest.raises(
+        ValueError, match=r'^an address has no user and no password; write text such as "collector:4739"$'
+    ):
         parse_address(text)
 
 
@@ -79,13 +88,13 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     ],
 )
 def test_what_cannot_be_together_is_refused(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises(ConfigError, match=problem):
         IpfixConfig(address="collector", **settings)
 
 
 def test_a_name_that_no_certificate_can_have_is_refused() -> None:
     for name in (".example", "a b", "a..b"):
-        with pytest.raises(ValueError, match="is no name that a certificate can have"):
+        with pytest.raises(ConfigError, match="is no name that a certificate can have"):
             TlsConfig(server_name=name)
 
 
@@ -95,13 +104,13 @@ REFUSED = [
     ("address: host, protocol: tls, tls: {caa: x}", "exporters[0].tls.caa", 'did you mean "ca"?'),
     ("address: host, protocol: tls, tls: {ca: []}", "exporters[0].tls.ca", "must be"),
     ("address: host, protocol: tls, tls: {certificate: []}", "exporters[0].tls.certificate", "must be"),
-    ("address: host, protocol: tls, tls: {key: x}", "exporters[0].tls", "tls.key is given without tls.certificate"),
-    ("address: host, protocol: tls, tls: {serverName: .x}", "exporters[0].tls", "no name that a certificate can have"),
+    ("address: host, protocol: tls, tls: {key: x}", "exporters[0].tls.key", "is given without tls.certificate"),
+    ("address: host, protocol: tls, tls: {serverName: .x}", "exporters[0].tls.serverName", "no name"),
     ("address: host, protocol: tls, tls: {minVersion: TLS12}", "exporters[0].tls.minVersion", "VersionTLS12 or"),
     ("address: host, protocol: tls, tls: {insecureSkipVerify: 1}", "exporters[0].tls.insecureSkipVerify", "true"),
-    ("address: host, protocol: tls, tls: {fromLookup: true, ca: x}", "exporters[0].tls", "fromLookup stands in place"),
+    ("address: host, protocol: tls, tls: {fromLookup: true, ca: x}", "exporters[0].tls.fromLookup", "stands in place"),
     ("address: host, protocol: tls, tls: yes", "exporters[0].tls", ""),
-    ("address: host, tls: {}", "exporters[0]", "write protocol: tls"),
+    ("address: host, tls: {}", "exporters[0].tls", "write protocol: tls"),
     ("address: host, recordFormat: json", "exporters[0].recordFormat", "must be IPFIX or JSON"),
     ("address: host, template: foo", "exporters[0].template", "must be aggregator, proxy or agent"),
     ("address: host, includeK8sNames: 1", "exporters[0].includeK8sNames", "true or false"),
@@ -187,7 +196,7 @@ def test_proxy_mode_means_the_proxys_template() -> None:
 
 
 def test_antreas_dtls_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"flowCollector: tls over udp \(DTLS\) is not supported yet"):
+    with pytest.raises(ConfigError, match=r"flowCollector\.tls: TLS over udp \(DTLS\) is not supported yet"):
         bound("flowCollector: {enable: true, address: 'collector:4739:udp', tls: {enable: true}}")
 
 

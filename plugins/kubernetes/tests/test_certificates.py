@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import trio
 from cluster_hand import ClusterHand
-from kubernetes_stand_in import Fault, KubernetesStandIn, until
+from kubernetes_stand_in import Fault, KubernetesStandIn
+from waiting import until
 
 from flowjoin.api import CertificateObject
 from flowjoin.testing import RecordingContext

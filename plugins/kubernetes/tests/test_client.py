@@ -16,8 +16,9 @@ from kubernetes_objects import pod
 from kubernetes_stand_in import KubernetesStandIn
 
 from flowjoin.api import ConfigError
-from flowjoin_kubernetes import KubernetesConfig
-from flowjoin_kubernetes._client import load_api
+from flowjoin.wire import default_registry
+from flowjoin_kubernetes import KubernetesConfig, KubernetesLookupConfig
+from flowjoin_kubernetes._client import check, load_api
 from flowjoin_kubernetes._http import HttpTrouble
 
 
@@ -285,3 +286,24 @@ def test_a_proxy_of_another_kind_is_the_operators_error(kubeconfig_of: Callable[
     with pytest.raises(ConfigError, match="only http proxies can be used") as caught:
         load_api(config)
     assert "hunter2" not in str(caught.value)
+
+
+def test_check_reads_the_kubeconfig_that_is_named_and_the_files_that_it_names(
+    tmp_path: Path, kubeconfig_of: Callable[..., Path], authority: trustme.CA
+) -> None:
+    registry = default_registry()
+    check(KubernetesConfig(), registry)  # the service account is where the Pod is, not where its file is checked
+    with pytest.raises(ConfigError, match="cannot be used") as caught:
+        check(KubernetesConfig(kubeconfig=tmp_path / "absent"), registry)
+    assert caught.value.path == "kubeconfig"
+    bundle = tmp_path / "ca.crt"
+    path = kubeconfig_of("https://api.example", **{"certificate-authority": str(bundle)})
+    bundle.write_text("no certificate")
+    with pytest.raises(ConfigError) as caught:
+        check(KubernetesLookupConfig(kubeconfig=path), registry)
+    assert caught.value.problem == (
+        f"a certificate of the kubeconfig {path} cannot be used: it is no certificate with its key"
+    )
+    authority.cert_pem.write_to_path(str(bundle))
+    check(KubernetesConfig(kubeconfig=path), registry)
+    check(KubernetesConfig(kubeconfig=kubeconfig_of("http://api.example")), registry)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import trio
 from kubernetes_objects import node, pod, service
-from kubernetes_stand_in import Fault, KubernetesStandIn, until
+from kubernetes_stand_in import Fault, KubernetesStandIn
+from waiting import until
 
 from flowjoin.api import (
     ClientCredentials,

@@ -11,7 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import trio
 from kubernetes_objects import node, pod, service
-from kubernetes_stand_in import KubernetesStandIn, until
+from kubernetes_stand_in import KubernetesStandIn
+from waiting import until
 
 from flowjoin.api import ConfigError
 from flowjoin.testing import RecordingContext

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import trio
 import yaml
-from kubernetes_stand_in import until
 from real_kubernetes import ADMIN, READER, RealKubernetes, write_kubeconfig
+from waiting import until
 
 from flowjoin.testing import RecordingContext
 from flowjoin_kubernetes import KubernetesConfig, _watch

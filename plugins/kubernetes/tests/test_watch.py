@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 import trio
 import trio.testing
 from kubernetes_objects import node, pod, service
-from kubernetes_stand_in import Fault, KubernetesStandIn, until
+from kubernetes_stand_in import Fault, KubernetesStandIn
+from waiting import until
 
 from flowjoin.testing import RecordingContext
 from flowjoin_kubernetes import KubernetesConfig, _tables, _watch
@@ -138,6 +141,20 @@ async def test_a_continue_token_that_expires_is_answered_by_larger_pages(
     assert [target.partition("limit=")[2].partition("&")[0] for target in lists] == ["500", "500", "5000"]
 
 
+async def test_larger_pages_that_are_too_long_are_answered_by_small_ones(
+    server: KubernetesStandIn, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = [server.put("pods", pod(f"pod-{n}", f"10.0.{n // 250}.{n % 250}")) for n in range(600)]
+    monkeypatch.setattr(_watch, "_PAGE_OCTETS", len(json.dumps(stored)) - 1)
+    server.faults.append(Fault(410, match="continue="))
+    context = RecordingContext()
+    async with tables_of(kubeconfig, context, nodes_and_services=False) as tables:
+        assert len(tables.pods) == 600
+    sizes = [parse_qs(target)["/api/v1/pods?limit"][0] for target in server.requests if "limit=" in target]
+    assert sizes == ["500", "500", "5000", "500", "500"]
+    assert any("longer than" in problem for problem in context.impairments)
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_server_that_fails_for_a_while_is_asked_again(
     server: KubernetesStandIn, kubeconfig: Path, status: int
@@ -243,6 +260,21 @@ async def test_an_event_that_cannot_be_read_starts_the_watch_anew(
         server.put("pods", pod("after", "10.0.0.1"))
         await until(lambda: names(tables, "10.0.0.1") == ["after"])
         await until(lambda: context.impairments[-1] == "")
+
+
+async def test_an_event_that_cannot_be_read_whenever_it_is_told_is_passed_over_by_a_list(
+    server: KubernetesStandIn, kubeconfig: Path
+) -> None:
+    server.put("pods", pod("goes", "10.0.0.1"))
+    async with tables_of(kubeconfig, nodes_and_services=False) as tables:
+        await server.wait_watches(1)
+        server.spoil("pods", b"what is this\n")
+        server.delete("pods", "default", "goes")
+        server.put("pods", pod("after", "10.0.0.2"))
+        await until(lambda: names(tables, "10.0.0.1", "10.0.0.2") == [None, "after"])
+        server.put("pods", pod("later", "10.0.0.3"))
+        await until(lambda: names(tables, "10.0.0.3") == ["later"])
+    assert sum("limit=" in target for target in server.requests) == 2
 
 
 async def test_an_object_without_what_every_object_has_is_counted_and_passed_over(

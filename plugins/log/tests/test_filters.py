@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flowjoin.testing import standard_flow
+from flowjoin.wire import default_registry
 from flowjoin_log import FilterConfig
-from flowjoin_log._filters import FlowFilters, unknown_actions
+from flowjoin_log._config import LogConfig, check
+from flowjoin_log._filters import FlowFilters
 
 UNPROTECTED, EGRESS_DROP, INGRESS_REJECT, ALLOWED = (0, 0), (0, 2), (3, 0), (1, 1)
 RECORDS = (UNPROTECTED, EGRESS_DROP, INGRESS_REJECT, ALLOWED)
@@ -48,5 +50,23 @@ def test_a_batch_that_passes_whole_is_not_copied() -> None:
     assert FlowFilters(filters((("Drop",), ()))).apply(batch) is batch
 
 
-def test_unknown_names_are_told_once_each() -> None:
-    assert unknown_actions(filters((("Permit", "Drop"), ("Permit", "drop")))) == ("Permit", "drop")
+def test_check_names_each_unknown_action_with_its_place_and_the_nearest() -> None:
+    config = LogConfig(path="-", filters=filters((("Permit", "Drop"), ("dropp",)), ((), ("reject",))))
+    remarks = check(config, default_registry())
+    assert [(each.path, each.problem) for each in remarks] == [
+        (
+            "filters[0].ingressNetworkPolicyRuleActions[0]",
+            '"Permit" is no action and never matches; the actions are None, Allow, Drop, Reject',
+        ),
+        (
+            "filters[0].egressNetworkPolicyRuleActions[0]",
+            '"dropp" is no action and never matches; did you mean "Drop"?',
+        ),
+        (
+            "filters[1].egressNetworkPolicyRuleActions[0]",
+            '"reject" is no action and never matches; did you mean "Reject"?',
+        ),
+    ]
+    assert (
+        check(LogConfig(path="-", filters=filters((("None", "Allow"), ("Drop", "Reject")))), default_registry()) == []
+    )

@@ -7,7 +7,6 @@ import gc
 import gzip
 import io
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -63,15 +62,14 @@ class TestCsvOnAStandIn(ExporterConformance):
 
         @asynccontextmanager
         async def open_and_wait(config: S3Config, context: PluginContext) -> AsyncIterator[Exporter]:
+            before = stand_in.connections  # of another instance, which stays open
             try:
                 async with exporter_type.open(config, context) as exporter:
                     yield exporter
             finally:
                 with trio.move_on_after(30, shield=True):  # a busy machine
-                    # what an exception still refers to is closed only now, as the kit does it
-                    if sys.exc_info()[0] is not None:
-                        await trio.to_thread.run_sync(gc.collect)
-                    while stand_in.connections:  # noqa: ASYNC110 - they are counted in other threads
+                    await trio.to_thread.run_sync(gc.collect)  # what an exception still refers to is closed only now
+                    while stand_in.connections > before:  # noqa: ASYNC110 - they are counted in other threads
                         await trio.sleep(0.001)
 
         return replace(exporter_type, open=open_and_wait)

@@ -196,6 +196,29 @@ async def test_a_review_that_hangs_is_given_up_and_lets_nobody_in(
     assert "TooSlowError" in str(guarded.log.facts("api_review_failed"))
 
 
+async def test_while_reviews_hang_those_beyond_a_few_are_told_to_come_again_and_others_are_answered(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    guarded = Guarded(tmp_path, has_token=True, review=Hanging())
+    guarded.access._bound = _in_time
+    statuses: list[int] = []
+
+    async def ask(token: str) -> None:
+        statuses.append(await guarded.status(token))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(16):
+            nursery.start_soon(ask, "reader")
+        await trio.testing.wait_all_tasks_blocked()
+        assert await guarded.status("reader") == 503
+        assert trio.current_time() == 0.0
+        assert await guarded.status(RIGHT) == 200
+        assert await guarded.status("reader", path="/livez") == 200
+    assert statuses == [503] * 16
+    guarded.access._config = AccessConfig(review=Reviewer())
+    assert await guarded.status("reader") == 200
+
+
 async def test_a_request_that_is_given_up_during_its_review_leaves_no_answer_behind(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 
 import certificates
 import pytest
+from cryptography import x509
 
 from flowjoin.__main__ import main
 
@@ -118,3 +120,52 @@ def test_what_is_wrong_with_certificates_is_shown_and_is_exit_code_1(
 
 def test_an_empty_directory_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert certs("show", tmp_path, capsys=capsys) == (0, f"no certificate is in {tmp_path}\n", "")
+
+
+def end_of(path: Path) -> datetime.datetime:
+    return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+
+
+def test_a_certificate_ends_with_its_authority_unless_it_is_told_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certs("init", tmp_path, "--valid-for", "100d", capsys=capsys)
+    assert certs("issue", tmp_path, "--client", "node-1", capsys=capsys) == (
+        0,
+        f"{tmp_path}/node-1.crt {tmp_path}/node-1.key\n",
+        "",
+    )
+    end = end_of(tmp_path / "ca.crt")
+    assert end_of(tmp_path / "node-1.crt") == end
+    code, _, err = certs("issue", tmp_path, "--client", "node-2", "--valid-for", "200d", capsys=capsys)
+    assert (code, err) == (
+        0,
+        "warning: the certificate outlives its authority: nobody takes it after "
+        f"{end:%Y-%m-%d}, when {tmp_path}/ca.crt ends\n",
+    )
+    assert (end_of(tmp_path / "node-2.crt") - end).days == 100
+    code, out, err = certs("show", tmp_path, "--output", "json", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert {row["file"]: row["state"] for row in json.loads(out)} == {
+        "ca.crt": "ok",
+        "node-1.crt": "ok",
+        "node-2.crt": f"outlives its authority, and is taken until {end:%Y-%m-%d}",
+    }
+
+
+def test_an_authority_that_ends_soon_is_told_with_what_it_issues(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certs("init", tmp_path, "--valid-for", "20d", capsys=capsys)
+    code, _, err = certs("issue", tmp_path, "--server", "collector", capsys=capsys)
+    end = f"{end_of(tmp_path / 'ca.crt'):%Y-%m-%d}"
+    assert (code, err) == (
+        0,
+        f"warning: {tmp_path}/ca.crt ends on {end}, and with it what it issues; make a new one in another directory\n",
+    )
+    code, out, _ = certs("show", tmp_path, "--output", "json", capsys=capsys)
+    assert code == 0
+    assert {row["file"]: row["state"] for row in json.loads(out)} == {
+        "ca.crt": "ends soon",
+        "collector.crt": "ends soon",
+    }

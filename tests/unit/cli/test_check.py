@@ -66,7 +66,8 @@ def test_an_unknown_key_of_antreas_warns_and_fails_when_strict(file: Path, capsy
         (b"mode: Proxy\nclusterID: \xff\n", "F:2: is not UTF-8 text"),
         (
             b"collectors: [{protocol: udp}]\nrecordContents: {elements: [bgpSourceAsNumbr]}\n",
-            'F: recordContents.elements[0]: no element is named "bgpSourceAsNumbr"; did you mean "bgpSourceAsNumber"?',
+            'F:2: recordContents.elements[0]: no element is named "bgpSourceAsNumbr"; '
+            'did you mean "bgpSourceAsNumber"?',
         ),
     ],
 )
@@ -159,3 +160,44 @@ def test_an_expired_certificate_is_a_warning_because_other_collectors_work_on(
     assert code == 0
     assert "warning: F:5: collectors[0].tls.certificate: " in err
     assert "server.crt expired on " in err
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            None,
+            "F:1: lookups[0].path: L cannot be read: No such file or directory; give the path of a YAML or JSON file",
+        ),
+        ("pods:\n  - {namespace: shop}\n", "L:2: pods[0].name: is missing; give text"),
+        ("nodes: [{name: a, adresses: []}]", 'L:1: nodes[0].adresses: is not a known key; did you mean "addresses"?'),
+        ("pods: \xff", "L:1: is not UTF-8 text"),
+    ],
+)
+def test_a_look_up_file_that_cannot_be_used_is_named(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, sentence: str
+) -> None:
+    table = tmp_path / "cluster.yaml"
+    if content is not None:
+        table.write_text(content, encoding="latin-1")
+    file.write_text(f"lookups: [{{type: file, path: {table}}}]\nsources: []\n", encoding="utf-8")
+    code, out, err = checked(file, capsys)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].replace(str(table), "L") == f"flowjoin: {sentence}"
+
+
+def test_a_filter_that_names_no_action_is_told_for_antreas_section_and_for_ours(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filters = "filters: [{ingressNetworkPolicyRuleActions: [Dropp]}]"
+    file.write_text(
+        f"flowLogger: {{enable: true, {filters}}}\nexporters: [{{type: log, name: b, path: /b, {filters}}}]\n",
+        encoding="utf-8",
+    )
+    code, out, err = checked(file, capsys)
+    problem = '"Dropp" is no action and never matches; did you mean "Drop"?'
+    assert (code, out) == (0, "F: good\n")
+    assert [line for line in err.splitlines() if "Dropp" in line] == [
+        f"warning: F:1: flowLogger.filters[0].ingressNetworkPolicyRuleActions[0]: {problem}",
+        f"warning: F:2: exporters[0].filters[0].ingressNetworkPolicyRuleActions[0]: {problem}",
+    ]

@@ -27,6 +27,8 @@ class Inner:
     def __post_init__(self) -> None:
         if self.retries == 7:
             raise ValueError("seven retries bring bad luck; write 6 or 8")
+        if self.retries == 8:
+            raise ConfigError("is too much of a good thing; write 6", path="retries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,3 +189,9 @@ class Unresolvable:
 def test_a_field_of_another_type_is_its_authors_bug(cls: type[Any]) -> None:
     with pytest.raises(TypeError):
         bind(read_document("thing: 1"), cls)
+
+
+def test_what_a_dataclass_says_of_one_of_its_keys_has_the_path_and_the_line_of_that_key() -> None:
+    assert error("text: a\ninner:\n  password: {env: P}\n  retries: 8\n") == (
+        "f:4: exporters[1].inner.retries: is too much of a good thing; write 6"
+    )

@@ -31,24 +31,26 @@ def test_names_are_looked_up_and_definitions_made_in_order() -> None:
     [
         (
             "[bgpSourceAsNumbr]",
-            'f: recordContents.elements[0]: no element is named "bgpSourceAsNumbr"; did you mean "bgpSourceAsNumber"?',
+            'f:1: recordContents.elements[0]: no element is named "bgpSourceAsNumbr"; '
+            'did you mean "bgpSourceAsNumber"?',
         ),
-        ("[tenant]", 'f: recordContents.elements[0]: no element is named "tenant"; define it with name, id and type'),
+        ("[tenant]", 'f:1: recordContents.elements[0]: no element is named "tenant"; define it with name, id and type'),
         (
             "[{name: bgpSourceAsNumber, id: 7, type: string}]",
-            'f: recordContents.elements[0]: "bgpSourceAsNumber" (32473/7) is registered already; write its name alone',
+            'f:1: recordContents.elements[0]: "bgpSourceAsNumber" (32473/7) is registered already; '
+            "write its name alone",
         ),
         (
             "[{name: other, id: 16, enterprise: 0, type: string}]",
-            'f: recordContents.elements[0]: "other" (0/16) is registered already; write its name alone',
+            'f:1: recordContents.elements[0]: "other" (0/16) is registered already; write its name alone',
         ),
         (
             "[bgpSourceAsNumber, bgpSourceAsNumber]",
-            'f: recordContents.elements: "bgpSourceAsNumber" is given 2 times; once is enough',
+            'f:1: recordContents.elements: "bgpSourceAsNumber" is given 2 times; once is enough',
         ),
         (
             "[{name: a, id: 7, type: string}, {name: b, id: 7, type: string}]",
-            "f: recordContents.elements: the number 32473/7 is given to 2 elements; give each its own",
+            "f:1: recordContents.elements: the number 32473/7 is given to 2 elements; give each its own",
         ),
     ],
 )

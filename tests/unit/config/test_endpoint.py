@@ -45,5 +45,16 @@ def test_what_is_no_endpoint_is_refused(text: str) -> None:
         Endpoint.from_text(text)
 
 
+def test_a_port_that_is_too_great_is_named() -> None:
+    with pytest.raises(ValueError, match=r'^"\[::\]:99999" has the port 99999; a port is from 0 to 65535$'):
+        Endpoint.from_text("[::]:99999")
+
+
+@pytest.mark.parametrize("text", ["me:hunter2@h:80", "https://me:hunter2@h:80", "me:hunter2@[::1]"])
+def test_no_error_repeats_what_may_be_a_password(text: str) -> None:
+    with pytest.raises(ValueError, match=r'^an address has no user and no password; write text such as "'):
+        Endpoint.from_text(text)
+
+
 def test_an_endpoint_prints_as_it_is_written() -> None:
     assert [str(Endpoint.from_text(text)) for text in ("[::]:4739", "h:1")] == ["[::]:4739", "h:1"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from flowjoin._config.file import parse_file, read_again
+from flowjoin._config.plain import node_to_plain
 from flowjoin._model.errors import ConfigError
 
 
@@ -107,3 +108,23 @@ def test_in_a_pod_without_the_plugin_nothing_is_added(monkeypatch: pytest.Monkey
     monkeypatch.setenv("POD_NAMESPACE", "flow-aggregator")
     monkeypatch.setattr("flowjoin._config.file.entry_points", lambda **_: [])
     assert parse_file(b"flowLogger: {enable: true}", "f").config.enrichers == ()
+
+
+@pytest.mark.parametrize(("name", "given"), [(None, {}), ("", {}), ("node-1", {"onlyNode": True})])
+def test_an_agent_that_knows_its_node_watches_the_pods_of_that_node_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str | None, given: dict[str, bool]
+) -> None:
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    if name is not None:
+        monkeypatch.setenv("NODE_NAME", name)
+    antreas = b"clientConnection: {kubeconfig: /k}\nflowExporter: {enable: true, flowCollectorAddr: 192.0.2.1}\n"
+    (lookup,) = parse_file(antreas, "antrea-agent.conf").config.lookups
+    kubernetes = {"clusterUUID": "none", "kubeconfig": "/k"}
+    assert node_to_plain(lookup.settings.node) == {**kubernetes, **given}
+
+
+def test_a_look_up_that_is_written_out_is_left_as_it_is_whatever_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_NAME", "node-1")
+    written = b"lookups: [{type: kubernetes}]\nflowExporter: {enable: true}\n"
+    (lookup,) = parse_file(written, "antrea-agent.conf").config.lookups
+    assert node_to_plain(lookup.settings.node) == {}

@@ -11,7 +11,7 @@ from flowjoin._config.load import load_config
 from flowjoin._config.plugin_settings import BoundConfig, bind_plugins, placed
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError, PluginContractError, PluginLoadError
-from flowjoin.api._types import API_VERSION, EnricherType, ExporterType, LookupType, SourceType
+from flowjoin.api._types import API_VERSION, Check, EnricherType, ExporterType, LookupType, Remark, SourceType
 from flowjoin.wire.registry import default_registry
 
 
@@ -47,8 +47,9 @@ def check_log(config: LogConfig, registry: ElementRegistry) -> None:
 class FakePlugins:
     """Loaded plugins: log and broken export, fake does everything else."""
 
-    def __init__(self) -> None:
+    def __init__(self, check_other: Check = lambda _config, _registry: None) -> None:
         self.asked: list[str] = []
+        self.check_other = check_other
 
     def load(self, names: Iterable[str]) -> FakePlugins:
         self.asked = list(names)
@@ -64,13 +65,13 @@ class FakePlugins:
         return ExporterType(name, config, never, API_VERSION, check=check_log if name == "log" else never)
 
     def enricher_type(self, name: str) -> EnricherType:
-        return EnricherType(name, NoConfig, (), (), never, API_VERSION)
+        return EnricherType(name, NoConfig, (), (), never, API_VERSION, check=self.check_other)
 
     def source_type(self, name: str) -> SourceType:
-        return SourceType(name, NoConfig, never, API_VERSION)
+        return SourceType(name, NoConfig, never, API_VERSION, check=self.check_other)
 
     def lookup_type(self, name: str) -> LookupType:
-        return LookupType(name, NoConfig, (), never, API_VERSION)
+        return LookupType(name, NoConfig, (), never, API_VERSION, check=self.check_other)
 
     def extend_registry(self, registry: ElementRegistry) -> ElementRegistry:
         return registry
@@ -163,3 +164,25 @@ def test_what_an_exporter_knows_to_be_wrong_is_said_before_anything_is_opened() 
 def test_a_check_that_fails_is_the_plugins_fault() -> None:
     with pytest.raises(PluginContractError, match="its check failed: ZeroDivisionError: of its own"):
         bound("exporters: [{type: log, path: bug}]")
+
+
+@pytest.mark.parametrize("key", ["sources", "enrichers", "lookups"])
+def test_every_kind_of_plugin_is_asked_what_it_knows_before_anything_is_opened(key: str) -> None:
+    def refuse(_config: NoConfig, _registry: ElementRegistry) -> None:
+        raise ConfigError("is not there")
+
+    with pytest.raises(ConfigError) as caught:
+        bind_plugins(load_config(f"{key}: [{{type: fake}}]", "f"), FakePlugins(refuse).load, default_registry())
+    assert str(caught.value) == f"f:1: {key}[0]: is not there"
+
+
+def test_what_plugins_have_to_say_of_a_good_configuration_is_told_with_its_place() -> None:
+    def remark(_config: NoConfig, _registry: ElementRegistry) -> list[Remark]:
+        return [Remark(problem="is slow"), Remark(problem="is old", path="other")]
+
+    loaded = load_config("enrichers: [{type: fake}]\nlookups: []", "f")
+    result = bind_plugins(loaded, FakePlugins(remark).load, default_registry())
+    assert [(each.severity, str(each)) for each in result.remarks] == [
+        ("warning", "f:1: enrichers[0]: is slow"),
+        ("warning", "other: is old"),
+    ]

@@ -25,6 +25,8 @@ _OPEN: Final = ("/healthz", "/livez", "/readyz")
 _MAX_TOKEN_OCTETS: Final = 16 * 1024
 _MAX_REMEMBERED: Final = 256
 _REMEMBERED_SECONDS: Final = 10.0
+# At once: fewer than connections, so that strangers' tokens keep no probe out while reviews hang.
+_MAX_REVIEWS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ class Access:
         self._clock = clock
         self._bound = bound
         self._remembered: dict[bytes, tuple[float, bool | None]] = {}
+        self._reviews = 0
 
     @property
     def is_required(self) -> bool:
@@ -117,14 +120,16 @@ class Access:
         digest = hashlib.sha256(b"\0".join((verb.encode(), path.encode(), token))).digest()
         until, verdict = self._remembered.get(digest, (now, None))
         if until <= now:
+            if self._reviews >= _MAX_REVIEWS:
+                return status_reply(503, "many are being asked after; come again", (("retry-after", "1"),))
+            self._reviews += 1
             try:
-                user = await self._bound(review.authenticate(token.decode("latin-1")))
-                verdict = None
-                if isinstance(user, User):
-                    verdict = bool(await self._bound(review.is_allowed(user, verb, path)))
+                verdict = await self._ask(review, token, verb, path)
             except Exception as exc:  # noqa: BLE001 - a plugin's, which may fail in any way; nobody is let in
                 self._log.error("api_review_failed", problem=f"{type(exc).__name__}: {exc}")
                 return status_reply(503, "who you are could not be found out; come again", (("retry-after", "5"),))
+            finally:
+                self._reviews -= 1
             if len(self._remembered) >= _MAX_REMEMBERED:
                 del self._remembered[next(iter(self._remembered))]
             self._remembered[digest] = (now + _REMEMBERED_SECONDS, verdict)
@@ -133,6 +138,13 @@ class Access:
         if not verdict:
             return self._refuse(403, "not_allowed", path, peer, f"you may not {verb} {path[:100]}")
         return None
+
+    async def _ask(self, review: AccessReview, token: bytes, verb: str, path: str) -> bool | None:
+        """Whether they may; None where the token is nobody's."""
+        user = await self._bound(review.authenticate(token.decode("latin-1")))
+        if not isinstance(user, User):
+            return None
+        return bool(await self._bound(review.is_allowed(user, verb, path)))
 
     def _refuse(self, status: int, reason: str, path: str, peer: str, problem: str) -> Reply:
         self._log.warning("api_refused", original_exporter=peer, reason=reason, path=path[:100])

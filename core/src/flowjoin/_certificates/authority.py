@@ -2,7 +2,7 @@
 
 One sync goes authority, client, publication, server, in this order; each decision is in ``renewal``. When another
 replica has written meanwhile, what it wrote is read and taken: so all end with one authority. The server's certificate
-lives in memory alone, and is made anew whenever the authority is; it always outlives it.
+lives in memory alone, and is made anew whenever the authority is, and after the clock was set.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import trio
 from flowjoin._certificates.directory import CertificateDirectory
 from flowjoin._certificates.files import ServerTls
 from flowjoin._certificates.material import TlsMaterial, examine
-from flowjoin._certificates.profiles import Pair, make_authority, make_client, make_server
-from flowjoin._certificates.renewal import authority_problem, client_problem, name_of, pair_of
+from flowjoin._certificates.profiles import BACKDATED, VALIDITY, Pair, make_authority, make_client, make_server
+from flowjoin._certificates.renewal import RENEWED_BEFORE, authority_problem, client_problem, name_of, pair_of
 from flowjoin._certificates.server_context import server_context
 from flowjoin.api._cluster import CertificateObject, CertificateStore, StoredCertificate
 from flowjoin.api._types import Logger
@@ -105,6 +105,7 @@ class Authority:
         self._begin = begin
         self._current: ServerTls | None = None
         self._used: bytes | None = None  # the authority's certificate that the server's one is of
+        self._made_at = datetime.datetime.fromtimestamp(0, datetime.UTC)
         self._is_ready = trio.Event()
         self._limiter = trio.CapacityLimiter(1)
 
@@ -176,9 +177,9 @@ class Authority:
             if not await self._store.put(CertificateObject.AUTHORITY_CERTIFICATE, data, replaces):
                 return False
             self._log.info("certificate_published", object=CertificateObject.AUTHORITY_CERTIFICATE.value)
-        if authority.certificate != self._used:
+        if authority.certificate != self._used or not _is_valid(self._made_at, now):
             self._current = await self._in_thread(partial(_server_tls, authority, self._names, now))
-            self._used = authority.certificate
+            self._used, self._made_at = authority.certificate, now
             self._log.info("certificate_replaced", names=list(self._names), expires=self._current.expires_text)
             for path, remark in self._current.remarks:
                 self._log.warning("certificate_remark", path=path, problem=remark)
@@ -196,6 +197,11 @@ class Authority:
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(function, limiter=self._limiter, abandon_on_cancel=True)
+
+
+def _is_valid(made_at: datetime.datetime, now: datetime.datetime) -> bool:
+    """Whether what was made then is good now and for a while: clocks are set."""
+    return made_at - BACKDATED <= now <= made_at + VALIDITY - RENEWED_BEFORE
 
 
 def _server_tls(authority: Pair, names: Sequence[str], now: datetime.datetime) -> ServerTls:

@@ -16,6 +16,8 @@ from flowjoin._certificates.material import MaterialError, TlsMaterial, examine
 __all__ = ["Held", "read_directory"]
 
 _MAX_OCTETS: Final = 1024 * 1024
+_SOON: Final = datetime.timedelta(days=30)
+_HARDLY: Final = datetime.timedelta(days=1)  # what is made just after its authority, for as long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,7 @@ class Held:
         names: alternative names.
         ends: when, RFC 3339; empty where it cannot be read.
         problem: empty where there is none.
+        remark: what will be wrong one day, where nothing is now.
     """
 
     file: str
@@ -37,6 +40,7 @@ class Held:
     ends: str = ""
     days_left: int = 0
     problem: str = ""
+    remark: str = ""
 
 
 def read_directory(directory: Path, now: datetime.datetime) -> tuple[Held, ...]:
@@ -72,7 +76,15 @@ def _held(path: Path, authority: x509.Certificate | None, now: datetime.datetime
         ends=f"{ends:%Y-%m-%dT%H:%M:%SZ}",
         days_left=(ends - now).days,
         problem=_problem(path, certificate, authority, now),
+        remark=_remark(certificate, authority, now),
     )
+
+
+def _remark(certificate: x509.Certificate, authority: x509.Certificate | None, now: datetime.datetime) -> str:
+    ends = certificate.not_valid_after_utc
+    if authority is not None and ends - authority.not_valid_after_utc > _HARDLY:
+        return f"outlives its authority, and is taken until {authority.not_valid_after_utc:%Y-%m-%d}"
+    return "ends soon" if ends - now < _SOON else ""
 
 
 def _problem(

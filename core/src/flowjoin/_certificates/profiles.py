@@ -25,10 +25,19 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["VALIDITY", "Pair", "can_issue", "make_authority", "make_client", "make_server", "subject_alternative_name"]
+__all__ = [
+    "BACKDATED",
+    "VALIDITY",
+    "Pair",
+    "can_issue",
+    "make_authority",
+    "make_client",
+    "make_server",
+    "subject_alternative_name",
+]
 
 VALIDITY: Final = datetime.timedelta(days=365)
-_BACKDATED: Final = datetime.timedelta(hours=1)  # for clocks that are slow
+BACKDATED: Final = datetime.timedelta(hours=1)  # for clocks that are slow
 _KEY_BITS: Final = 2048
 _SERIAL_OCTETS: Final = 16
 _MAX_COMMON_NAME: Final = 64  # RFC 5280 appendix A.1: ub-common-name
@@ -158,7 +167,7 @@ def _issue(
 def _builder(
     name: str, key: rsa.RSAPrivateKey, now: datetime.datetime, validity: datetime.timedelta, entropy: Entropy
 ) -> x509.CertificateBuilder:
-    begins = now - _BACKDATED
+    begins = now - BACKDATED
     return (
         x509.CertificateBuilder()
         .subject_name(_name(name))

@@ -6,14 +6,16 @@ import argparse
 import datetime
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from cryptography import x509
+
 from flowjoin._certificates.directory import write_pair
 from flowjoin._certificates.inventory import Held, read_directory
-from flowjoin._certificates.profiles import VALIDITY, Pair, make_authority, make_client, make_server
-from flowjoin._certificates.renewal import authority_problem
+from flowjoin._certificates.profiles import BACKDATED, VALIDITY, Pair, make_authority, make_client, make_server
+from flowjoin._certificates.renewal import RENEWED_BEFORE, authority_problem
 from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
 from flowjoin._cli.output import Cell, add_output_argument, write_rows
 from flowjoin._config.durations import parse_duration
@@ -44,9 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         each.add_argument(
             "--valid-for",
             type=_validity,
-            default=VALIDITY,
             metavar="TIME",
-            help="such as 730d or 48h (default: 365d)",
+            help="such as 730d or 48h (default: 365d, and no longer than the authority)",
         )
     show = actions.add_parser("show", help="list the certificates in DIR, and what is wrong with them")
     show.add_argument("directory", type=Path, metavar="DIR")
@@ -78,7 +79,7 @@ def _init(arguments: argparse.Namespace) -> int:
         if path.exists():
             raise FileExistsError(17, "is there already", str(path))
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_pair(certificate, make_authority(arguments.name, _now(), validity=arguments.valid_for))
+    write_pair(certificate, make_authority(arguments.name, _now(), validity=arguments.valid_for or VALIDITY))
     print(f"{certificate}: give it to everybody who is to trust what this authority issues; keep ca.key secret")
     return 0
 
@@ -95,18 +96,30 @@ def _issue(arguments: argparse.Namespace) -> int:
     except FileNotFoundError as exc:
         raise ValueError(f"{exc.filename} is not there; make an authority: flowjoin certs init {directory}") from exc
     now = _now()
-    problem = authority_problem(authority, now - datetime.timedelta(days=90))  # it may be near its end
+    problem = authority_problem(authority, now, renewed_before=datetime.timedelta())  # it may be near its end
     if problem is not None:
         raise ValueError(f"{directory / 'ca.crt'} cannot issue: {problem}")
+    ends = x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc
+    rest = ends - (now - BACKDATED)
+    validity = min(VALIDITY, rest) if arguments.valid_for is None else arguments.valid_for
     if arguments.server:
-        names = (name, *arguments.san)
-        pair = make_server(authority, name, now, names=names, validity=arguments.valid_for)
+        pair = make_server(authority, name, now, names=(name, *arguments.san), validity=validity)
     else:
-        pair = make_client(authority, name, now, validity=arguments.valid_for)
+        pair = make_client(authority, name, now, validity=validity)
     certificate = directory / f"{name.replace(':', '_').replace('*', '_')}.crt"
     write_pair(certificate, pair, is_renewal=arguments.renew)
     print(f"{certificate} {certificate.with_suffix('.key')}")
+    for warning in _about_ends(directory / "ca.crt", ends, now, is_outlived=validity > rest):
+        print(f"warning: {warning}", file=sys.stderr)
     return 0
+
+
+def _about_ends(path: Path, ends: datetime.datetime, now: datetime.datetime, *, is_outlived: bool) -> Iterator[str]:
+    """What to say of an authority that is not there for as long as one might think."""
+    if is_outlived:
+        yield f"the certificate outlives its authority: nobody takes it after {ends:%Y-%m-%d}, when {path} ends"
+    elif ends - now < RENEWED_BEFORE:
+        yield f"{path} ends on {ends:%Y-%m-%d}, and with it what it issues; make a new one in another directory"
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -121,7 +134,7 @@ def _show(arguments: argparse.Namespace) -> int:
             "names": list(each.names),
             "ends": each.ends,
             "days_left": each.days_left,
-            "state": each.problem or "ok",
+            "state": each.problem or each.remark or "ok",
         }
         for each in held
     ]

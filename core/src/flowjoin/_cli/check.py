@@ -1,4 +1,4 @@
-"""``flowjoin check``: everything that can be known about a configuration without opening anything."""
+"""``flowjoin check``: everything that can be known about a configuration without starting anything."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     say_notices(loaded.warnings)
     loaded.require_available()
     say_notices(check_files(loaded, time.time()))
-    bind_plugins(loaded, load_plugins, default_registry())
+    say_notices(bind_plugins(loaded, load_plugins, default_registry()).remarks)
     directory = existing_directory(loaded.config.state_directory, os.environ)
     for name in orphan_spools(directory, {entry.name for entry in loaded.config.exporters if entry.spool != "none"}):
         problem = f"rows wait in the spool {name}, and no exporter has this name"

@@ -67,6 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     # That there is no collector, or no exporter, is no news here.
     say_notices(notice for notice in loaded.warnings if notice.severity == "warning")
     bound = bind_plugins(loaded, load_plugins, default_registry())
+    say_notices(bound.remarks)
     logs = make_logs(bound.config.log, level="warning" if arguments.config is None else None)
     scope = trio.CancelScope()
     output_error: OSError | None = None

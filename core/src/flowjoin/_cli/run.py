@@ -91,6 +91,7 @@ def _run(
     loaded: LoadedConfig, logs: Logs, companions: Sequence[Companion] = (), *, file: ConfigurationFile | None = None
 ) -> int:
     bound = bind_plugins(loaded, load_plugins, default_registry())
+    say_notices(bound.remarks, logs)
     if bound.exporters and all(map(writes_to_standard_output, bound.exporters)):
         companions = (*companions, watch_reader)
     with libraries_told(logs):
@@ -100,5 +101,5 @@ def _run(
 def _bind(octets: bytes, *, path: str, for_agent: bool) -> tuple[BoundConfig, tuple[str, ...]]:
     loaded = parse_file(octets, path, for_agent=for_agent)
     loaded.require_available()
-    sentences = tuple(printable(str(notice)) for notice in loaded.warnings)
-    return bind_plugins(loaded, load_plugins, default_registry()), sentences
+    bound = bind_plugins(loaded, load_plugins, default_registry())
+    return bound, tuple(printable(str(notice)) for notice in (*loaded.warnings, *bound.remarks))

@@ -261,7 +261,7 @@ def _flow_collector(section: Section) -> dict[str, Plain]:
 
 def _address(section: Section, text: str) -> FlowCollectorAddress:
     try:
-        address = parse_flow_collector_address(text, 4739, "tcp")
+        address = parse_flow_collector_address(text, 4739, "tcp", protocols=("tcp", "udp"))
     except ValueError as exc:
         raise ConfigError(
             str(exc), path="flowCollector.address", line=_line(section, "address"), source=section.source

@@ -92,6 +92,7 @@ _NO_GRPC: Final = (
 )
 _DEFAULT_ADDRESS: Final = "flow-aggregator/flow-aggregator:4739:tls"
 _DEFAULT_GATEWAY: Final = "antrea-gw0"
+_LONGEST_INTERFACE: Final = 15  # octets: IFNAMSIZ, less its end
 _DEFAULT_SERVICES: Final = "10.96.0.0/12"
 _POD_ZONES: Final[list[Plain]] = [65520, 65510]  # IPv4 and IPv6
 _BRIDGED_ZONES: Final[list[Plain]] = [4096, 12288]  # the same where the uplink is on the bridge: 1 << 12, 3 << 12
@@ -140,21 +141,26 @@ def is_agents(document: MappingNode) -> bool:
     return any(document.get(key) is not None for key in (SECTION, *DEPRECATED))
 
 
-def read_agent(document: MappingNode, binder: Binder, source: str | None, *, in_cluster: bool) -> Agent:
-    """The file as source, look-ups and exporter.
+def read_agent(
+    document: MappingNode, binder: Binder, source: str | None, *, in_cluster: bool, knows_node: bool
+) -> Agent:
+    """The file as source, look-ups and exporter; the last two arguments as of ``load_config``.
 
     Raises:
         ConfigError: in Antrea's words where it has some.
     """
-    return _Reading(document, binder, source, in_cluster).read()
+    return _Reading(document, binder, source, in_cluster, knows_node).read()
 
 
 class _Reading:
-    def __init__(self, document: MappingNode, binder: Binder, source: str | None, in_cluster: bool) -> None:
+    def __init__(
+        self, document: MappingNode, binder: Binder, source: str | None, in_cluster: bool, knows_node: bool
+    ) -> None:
         self._document = document
         self._binder = binder
         self._source = source
         self._in_cluster = in_cluster
+        self._knows_node = knows_node
         self._remarks: list[Remark] = []
 
     def read(self) -> Agent:
@@ -215,7 +221,9 @@ class _Reading:
 
     def _address(self, section: Section) -> FlowCollectorAddress:
         try:
-            address = parse_flow_collector_address(section.values.flow_collector_addr or _DEFAULT_ADDRESS, 4739, "tls")
+            address = parse_flow_collector_address(
+                section.values.flow_collector_addr or _DEFAULT_ADDRESS, 4739, "tls", protocols=("tls", "tcp", "udp")
+            )
         except ValueError as exc:
             section.fail(str(exc), "flowCollectorAddr")
         if address.protocol == "grpc":
@@ -244,7 +252,7 @@ class _Reading:
             **{name: format_duration(seconds) for name, seconds in timeouts.items()},
             "podsOnly": True,
             "fromExternal": True,
-            "gatewayInterface": self._plain("hostGateway") or _DEFAULT_GATEWAY,
+            "gatewayInterface": self._gateway(),
         }
         if values.protocol_filter is not None:
             keys["protocols"] = self._protocols(values.protocol_filter)
@@ -254,6 +262,19 @@ class _Reading:
             networks = (self._network("serviceCIDR") or _DEFAULT_SERVICES, self._network("serviceCIDRv6"))
             keys["serviceCIDRs"] = [network for network in networks if network]
         return keys
+
+    def _gateway(self) -> str:
+        """The gateway's interface; checked here, for a source's error would name a key that nobody wrote."""
+        entry, name = self._document.get("hostGateway"), str(self._plain("hostGateway") or _DEFAULT_GATEWAY)
+        if entry is not None and len(name.encode()) > _LONGEST_INTERFACE:
+            problem = f'"{name[:60]}" is longer than {_LONGEST_INTERFACE} letters, and no interface\'s name is'
+            raise ConfigError(
+                f"{problem}; write one such as {_DEFAULT_GATEWAY}",
+                path="hostGateway",
+                line=entry.line,
+                source=self._source,
+            )
+        return name
 
     def _protocols(self, names: tuple[str, ...]) -> list[Plain]:
         kept: list[Plain] = [name.lower() for name in names if name.lower() in _PROTOCOLS]
@@ -274,6 +295,10 @@ class _Reading:
         lookup: dict[str, Plain] = {"type": "kubernetes", "clusterUUID": "none"}
         if kubeconfig:
             lookup["kubeconfig"] = str(kubeconfig)
+        if (
+            self._knows_node
+        ):  # as Antrea's own agent: one list of all Pods for each Node is too much for a large cluster
+            lookup["onlyNode"] = True
         return [lookup]
 
     def _exporter(self, section: Section, address: FlowCollectorAddress) -> ExporterEntry:

@@ -120,6 +120,10 @@ class Binder:
             values[spec.name] = self.value(entry.value, spec.hint, _join(path, spec.key), spec.bounds, entry.line)
         try:
             return into(**values)
+        except ConfigError as exc:  # it says which of its keys
+            entry = node.get(exc.path.partition(".")[0].partition("[")[0])
+            line = node.line if entry is None else entry.line
+            raise self._error(exc.problem, _join(path, exc.path) if exc.path else path, line) from exc
         except ValueError as exc:
             raise self._error(str(exc), path, node.line) from exc
 

@@ -8,6 +8,8 @@ from typing import ClassVar, Final, Self
 
 __all__ = ["Endpoint"]
 
+_MAX_PORT: Final = 65535
+_PORT_DIGITS: Final = 5
 _MAX_HOST: Final = 253  # RFC 1035 section 2.3.4, without the closing dot
 
 
@@ -42,9 +44,13 @@ class Endpoint:
         Raises:
             ValueError: with the sentence for the operator.
         """
+        if "@" in text:  # what stands before it may be a password, which no error repeats
+            raise ValueError(f"an address has no user and no password; write text such as {cls.EXAMPLE}")
         host, colon, port = text.rpartition(":")
-        if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        if not colon or not (port.isascii() and port.isdigit()):
             raise ValueError(f'"{text[:100]}" is not host:port; write text such as {cls.EXAMPLE}')
+        if len(port) > _PORT_DIGITS or int(port) > _MAX_PORT:
+            raise ValueError(f'"{text[:100]}" has the port {port[:20]}; a port is from 0 to {_MAX_PORT}')
         if not host:
             host = "::"
         elif host.startswith("[") and host.endswith("]"):

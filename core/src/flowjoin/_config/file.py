@@ -12,7 +12,7 @@ from flowjoin._config.load import LoadedConfig, load_config
 from flowjoin._config.nodes import MAX_CHARACTERS
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["parse_file", "read_again", "read_file"]
+__all__ = ["parse_file", "read_again", "read_file", "text_of"]
 
 _MAX_OCTETS: Final = 4 * MAX_CHARACTERS  # UTF-8
 
@@ -57,12 +57,27 @@ def parse_file(octets: bytes, path: str, *, strict: bool = False, for_agent: boo
     Raises:
         ConfigError: what is in it cannot be used.
     """
+    return load_config(
+        text_of(octets, path),
+        path,
+        strict=strict,
+        in_cluster=_is_in_cluster(),
+        for_agent=for_agent,
+        knows_node=bool(os.environ.get("NODE_NAME")),
+    )
+
+
+def text_of(octets: bytes, path: str) -> str:
+    """What was read as text, without a byte order mark.
+
+    Raises:
+        ConfigError: it is none.
+    """
     try:
-        text = octets.decode("utf-8-sig")
+        return octets.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         line = octets.count(b"\n", 0, exc.start) + 1
         raise ConfigError("is not UTF-8 text", line=line, source=path) from exc
-    return load_config(text, path, strict=strict, in_cluster=_is_in_cluster(), for_agent=for_agent)
 
 
 def _is_in_cluster() -> bool:

@@ -36,6 +36,8 @@ _API_OPEN: Final = (
     "others reach this address, and the HTTP API says who talks to whom; give apiServer.tls and a way to say who asks "
     "(token: {file: PATH}, tls.clientCA or reviewTokens: true), or write an address such as 127.0.0.1:10348, or none"
 )
+_ELEMENTS: Final = "recordContents.elements"
+_SHOWN: Final = 60  # characters of a wrong value that an error repeats
 _TRANSPORTS: Final[dict[str, CollectorProtocol | None]] = {"tls": "tls", "tcp": "tcp", "udp": "udp", "none": None}
 # dataclasses with Antrea's keys: it ignores an unknown key, and fills an empty text with the default
 _ANTREAS: Final = frozenset(
@@ -113,6 +115,7 @@ def load_config(
     strict: bool = False,
     in_cluster: bool = False,
     for_agent: bool = False,
+    knows_node: bool = False,
 ) -> LoadedConfig:
     """Read a configuration; an empty text is all defaults.
 
@@ -124,13 +127,15 @@ def load_config(
             API is reached from outside of the Pod, as Antrea's file, which has no word for it, takes for granted.
         for_agent: it is the configuration of an agent, even if none of Antrea's keys says so: connections are its
             source unless the file names others.
+        knows_node: the environment tells the name of the Node that this runs on, so that an agent which leaves its
+            look-ups to us can do with that Node's Pods.
 
     Raises:
         ConfigError: naming file, line, key, the wrong value and what would be right.
     """
     document = read_document(text, source) or MappingNode(entries=(), line=1)
     is_agents = for_agent or antrea_agent.is_agents(document)
-    return _Loading(document, source, strict, in_cluster, is_agents).load()
+    return _Loading(document, source, strict, in_cluster, is_agents, knows_node).load()
 
 
 def resolve_elements(loaded: LoadedConfig, registry: ElementRegistry) -> tuple[InformationElement, ...]:
@@ -141,44 +146,54 @@ def resolve_elements(loaded: LoadedConfig, registry: ElementRegistry) -> tuple[I
     """
     elements = []
     for index, item in enumerate(loaded.config.record_contents.elements):
-        path = f"recordContents.elements[{index}]"
+        path = f"{_ELEMENTS}[{index}]"
         if isinstance(item, str):
             try:
                 element = registry.by_name(item)
             except KeyError:
                 near = nearest(item, (known.name for known in registry))
                 hint = "define it with name, id and type" if near is None else f'did you mean "{near}"?'
-                raise ConfigError(f'no element is named "{item}"; {hint}', path=path, source=loaded.source) from None
+                problem = f'no element is named "{item[:_SHOWN]}"; {hint}'
+                raise loaded.located(ConfigError(problem, path=path)) from None
         else:
             element = item.to_element()
             if registry.get(element.enterprise_number, element.element_id) is not None or any(
                 known.name == element.name for known in registry
             ):
                 problem = f'"{item.name}" ({item.enterprise}/{item.id}) is registered already; write its name alone'
-                raise ConfigError(problem, path=path, source=loaded.source)
+                raise loaded.located(ConfigError(problem, path=path))
         elements.append(element)
-    _refuse_repeats(elements, loaded.source)
+    try:
+        _refuse_repeats(elements)
+    except ConfigError as exc:
+        raise loaded.located(exc) from exc
     return tuple(elements)
 
 
-def _refuse_repeats(elements: list[InformationElement], source: str | None) -> None:
+def _refuse_repeats(elements: list[InformationElement]) -> None:
     for name, count in Counter(element.name for element in elements).items():
         if count > 1:
-            problem = f'"{name}" is given {count} times; once is enough'
-            raise ConfigError(problem, path="recordContents.elements", source=source)
+            raise ConfigError(f'"{name}" is given {count} times; once is enough', path=_ELEMENTS)
     for number, count in Counter((e.enterprise_number, e.element_id) for e in elements).items():
         if count > 1:
             problem = f"the number {number[0]}/{number[1]} is given to {count} elements; give each its own"
-            raise ConfigError(problem, path="recordContents.elements", source=source)
+            raise ConfigError(problem, path=_ELEMENTS)
 
 
 class _Loading:
     """One file on its way to a Config."""
 
     def __init__(
-        self, document: MappingNode, source: str | None, strict: bool, in_cluster: bool, is_agents: bool
+        self,
+        document: MappingNode,
+        source: str | None,
+        strict: bool,
+        in_cluster: bool,
+        is_agents: bool,
+        knows_node: bool,
     ) -> None:
         self._in_cluster = in_cluster
+        self._knows_node = knows_node
         self._is_agents = is_agents
         self._document = document
         self._source = source
@@ -234,7 +249,9 @@ class _Loading:
         )
 
     def _with_agent(self, document: MappingNode) -> tuple[MappingNode, tuple[ExporterEntry, ...]]:
-        agent = antrea_agent.read_agent(self._document, self._binder, self._source, in_cluster=self._in_cluster)
+        agent = antrea_agent.read_agent(
+            self._document, self._binder, self._source, in_cluster=self._in_cluster, knows_node=self._knows_node
+        )
         for remark in agent.remarks:
             self._note(*remark)
         kept = tuple(entry for entry in document.entries if agent.added.get(entry.key) is None)

@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from flowjoin._config.endpoint import Endpoint
 from flowjoin._config.fields import LIVE, Settings
+from flowjoin._model.errors import ConfigError
 from flowjoin._model.information_element import (
     DataType,
     ElementId,
@@ -79,9 +80,8 @@ class Collector:
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.protocol != "tls":
-            raise ValueError(
-                f'"tls" is given and the protocol is {self.protocol}; write "protocol: tls" or leave it out'
-            )
+            problem = f'is given and the protocol is {self.protocol}; write "protocol: tls" or leave it out'
+            raise ConfigError(problem, path="tls")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Spool:
 
     def __post_init__(self) -> None:
         if isinstance(self.sync, float) and self.sync <= 0:
-            raise ValueError('"sync" must be longer than 0; write batch to sync after each batch')
+            raise ConfigError("must be longer than 0; write batch to sync after each batch", path="sync")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,8 @@ class Checkpoint:
 
     def __post_init__(self) -> None:
         if self.max_age <= self.interval:
-            raise ValueError('"maxAge" must be longer than "interval", or what a kill leaves is always too old')
+            problem = 'must be longer than "interval", or what a kill leaves is always too old'
+            raise ConfigError(problem, path="maxAge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,9 @@ def _default_name(entry: PluginEntry | ExporterEntry) -> None:
         object.__setattr__(entry, "name", entry.type)
     for key, text in (("type", entry.type), ("name", entry.name)):
         if not _NAME.fullmatch(text):
-            raise ValueError(f'the {key} "{text[:80]}" must be 1 to 64 letters, digits, "_", "." or "-"')
+            raise ConfigError(
+                f'"{text[:80]}" must be 1 to 64 letters, digits, "_", "." or "-", a letter or digit first', path=key
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,11 +172,12 @@ class ElementDefinition:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,127}", self.name, re.ASCII):
-            raise ValueError(f'the element name "{self.name[:80]}" must be a letter, then letters, digits or "_"')
+            raise ConfigError(f'"{self.name[:80]}" must be a letter, then letters, digits or "_"', path="name")
         if self.type in self._LISTS:
-            raise ValueError(f"an element of a flow cannot be a list, and {self.type.value} is one")
+            raise ConfigError(f"an element of a flow cannot be a list, and {self.type.value} is one", path="type")
         if self.merge_rule in ("max", "sum") and not isinstance(self.type.default, (int, float)):
-            raise ValueError(f'mergeRule {self.merge_rule} needs numbers, and "{self.type.value}" is none')
+            problem = f'{self.merge_rule} needs numbers, and "{self.type.value}" is none'
+            raise ConfigError(problem, path="mergeRule")
 
     def to_element(self) -> InformationElement:
         """The element it defines."""

@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from flowjoin._config.binder import bind_settings
 from flowjoin._config.fields import Settings, fields_of
-from flowjoin._config.load import LoadedConfig, resolve_elements
+from flowjoin._config.load import LoadedConfig, Notice, resolve_elements
 from flowjoin._config.model import Config, ExporterEntry, PluginEntry
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError, PluginContractError, PluginError, said_by
@@ -57,6 +57,7 @@ class BoundConfig:
     Attributes:
         registry: all elements: built in, of plugins, and defined by ``recordContents.elements``.
         elements: those that ``recordContents.elements`` adds to flows, in order.
+        remarks: what the plugins have to say about their settings.
     """
 
     config: Config
@@ -66,6 +67,7 @@ class BoundConfig:
     enrichers: tuple[BoundPlugin[PluginEntry, EnricherType], ...]
     lookups: tuple[BoundPlugin[PluginEntry, LookupType], ...]
     exporters: tuple[BoundPlugin[ExporterEntry, ExporterType], ...]
+    remarks: tuple[Notice, ...] = ()
 
 
 def bind_plugins(
@@ -94,28 +96,36 @@ def bind_plugins(
     elements = resolve_elements(loaded, registry)
     known = {element.name for element in registry}
     registry = registry.extended(element for element in elements if element.name not in known)
+    sources = tuple(_bound(config.sources, types.source_type))
+    enrichers = tuple(_bound(config.enrichers, types.enricher_type))
+    lookups = tuple(_bound(config.lookups, types.lookup_type))
     exporters = tuple(_bound(config.exporters, types.exporter_type))
-    for exporter in exporters:
-        _check(exporter, registry)
+    checked: tuple[BoundPlugin[Any, Any], ...] = (*sources, *enrichers, *lookups, *exporters)
     return BoundConfig(
         config=config,
         registry=registry,
         elements=elements,
-        sources=tuple(_bound(config.sources, types.source_type)),
-        enrichers=tuple(_bound(config.enrichers, types.enricher_type)),
-        lookups=tuple(_bound(config.lookups, types.lookup_type)),
+        sources=sources,
+        enrichers=enrichers,
+        lookups=lookups,
         exporters=exporters,
+        remarks=tuple(notice for plugin in checked for notice in _checked(plugin, registry)),
     )
 
 
-def _check(plugin: BoundPlugin[ExporterEntry, ExporterType], registry: ElementRegistry) -> None:
+def _checked(plugin: BoundPlugin[Any, Any], registry: ElementRegistry) -> list[Notice]:
     try:
-        plugin.type.check(plugin.settings, registry)
+        remarks = list(plugin.type.check(plugin.settings, registry) or ())
+        places = [placed(ConfigError(remark.problem, path=remark.path), plugin) for remark in remarks]
     except ConfigError as exc:
         raise placed(exc, plugin) from exc
     except Exception as exc:
         problem = f"its check failed: {type(exc).__name__}: {said_by(exc)}"
         raise _named_at(PluginContractError(problem, plugin=plugin.entry.type), plugin.entry) from exc
+    return [
+        Notice(severity="warning", problem=each.problem, path=each.path, line=each.line, source=each.source)
+        for each in places
+    ]
 
 
 def _bound(entries: Iterable[EntryT], type_of: Callable[[str], TypeT]) -> Iterator[BoundPlugin[EntryT, TypeT]]:

@@ -31,7 +31,9 @@ from typing import Annotated, ClassVar, Final, Generic, Literal, Self, TypeVar
 import trio
 
 from flowjoin._config.binder import bind
+from flowjoin._config.file import read_file, text_of
 from flowjoin._config.nodes import read_document
+from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError
 from flowjoin.api._hookspecs import hookimpl
 from flowjoin.api._lookups import (
@@ -354,14 +356,27 @@ def read_tables(text: str, source: str) -> Tables:
     return bind(read_document(text, source), Tables, source=source)
 
 
+def _tables_of(config: FileLookupConfig) -> Tables:
+    """What is in the file; blocking, and long where it is large.
+
+    Raises:
+        ConfigError: it cannot be read, or what is in it cannot be used.
+    """
+    source = str(config.path)
+    try:
+        octets = read_file(source)
+    except ConfigError as exc:
+        raise ConfigError(f"{source} {exc.problem}; give the path of a YAML or JSON file", path="path") from exc
+    return read_tables(text_of(octets, source), source)
+
+
+def _check(config: FileLookupConfig, _registry: ElementRegistry) -> None:
+    _tables_of(config)
+
+
 @asynccontextmanager
 async def _open(config: FileLookupConfig, context: PluginContext) -> AsyncIterator[FileLookup]:
-    try:
-        text = await trio.Path(config.path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as exc:
-        cause = (exc.strerror if isinstance(exc, OSError) else None) or str(exc)
-        raise ConfigError(f"cannot be read: {cause}", source=str(config.path)) from exc
-    tables = read_tables(text, str(config.path))
+    tables = await trio.to_thread.run_sync(_tables_of, config, abandon_on_cancel=True)
     context.log.info("tables_read", pods=len(tables.pods), nodes=len(tables.nodes), services=len(tables.services))
     yield FileLookup(tables)
 
@@ -370,7 +385,7 @@ async def _open(config: FileLookupConfig, context: PluginContext) -> AsyncIterat
 def flowjoin_lookup_types() -> list[LookupType]:
     """The one type."""
     provides = (PodLookup, NodeLookup, ServiceLookup, PolicyLookup, EgressLookup)
-    return [LookupType("file", FileLookupConfig, provides, _open, api_version=1)]
+    return [LookupType("file", FileLookupConfig, provides, _open, api_version=1, check=_check)]
 
 
 def _canonical(text: str) -> str:

@@ -260,7 +260,7 @@ def _check_types(
             raise _contract_error(installed, f"{what} has a config that is no frozen dataclass")
         if not callable(type_.open):
             raise _contract_error(installed, f"{what} has an open that cannot be called")
-        if isinstance(type_, ExporterType) and not callable(type_.check):
+        if not callable(type_.check):
             raise _contract_error(installed, f"{what} has a check that cannot be called")
 
 

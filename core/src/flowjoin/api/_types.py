@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ __all__ = [
     "API_VERSION",
     "AskClusterUuid",
     "Batching",
+    "Check",
     "Counter",
     "Enricher",
     "EnricherType",
@@ -25,6 +26,7 @@ __all__ = [
     "Logger",
     "LookupType",
     "PluginContext",
+    "Remark",
     "SourceType",
     "SupportsLastBatches",
 ]
@@ -193,6 +195,28 @@ def _no_longer(_config: Any) -> float:  # any plugin's configuration fits
     return 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """What an operator should know of a configuration that can be used.
+
+    Attributes:
+        problem: one sentence.
+        path: of the key; empty for the whole entry.
+    """
+
+    problem: str
+    path: str = ""
+
+
+Check: TypeAlias = Callable[[Any, ElementRegistry], "Iterable[Remark] | None"]
+"""Given the instance's configuration and every element, says what is known before anything is opened.
+
+Raises ConfigError, with the key as ``path``, for what cannot be used: an unknown element, a file that is not there.
+Reads files that the configuration names, and asks nobody anything. Called by ``flowjoin check``, at start and before a
+reload.
+"""
+
+
 def _accept(_config: Any, _registry: ElementRegistry) -> None:  # any plugin's configuration fits
     pass
 
@@ -208,8 +232,7 @@ class ExporterType:
             grace time; under cancellation it closes anyway.
         api_version: the ``API_VERSION`` it was written for.
         batching: how large its batches should be.
-        check: raises ConfigError, with the key as ``path``, for what is known to be wrong before anything is opened:
-            an unknown element, a file that is not there. Called by ``flowjoin check`` and at start.
+        check: says what is known before anything is opened.
         patience: seconds for which opening, ``export`` or closing may honestly go on without a call of
             ``context.progressed()``, where that is longer than ``limits.hang``; inf: no limit. After that it is
             cancelled, and the exporter opened again.
@@ -220,7 +243,7 @@ class ExporterType:
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[Exporter]]
     api_version: int
     batching: Callable[[Any], Batching] = _default_batching
-    check: Callable[[Any, ElementRegistry], None] = _accept
+    check: Check = _accept
     patience: Callable[[Any], float] = _no_longer
 
 
@@ -242,6 +265,7 @@ class EnricherType:
         open: yields the Enricher; owns the task that refreshes its tables.
         cluster_uuid: tells which cluster this is, where the plugin can.
         patience: as for an ExporterType, with opening and closing.
+        check: as for an ExporterType.
     """
 
     name: str
@@ -252,6 +276,7 @@ class EnricherType:
     api_version: int
     cluster_uuid: AskClusterUuid | None = None
     patience: Callable[[Any], float] = _no_longer
+    check: Check = _accept
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +285,7 @@ class SourceType:
 
     Attributes:
         patience: as for an ExporterType, with opening and closing; the next batch may take for ever.
+        check: as for an ExporterType.
     """
 
     name: str
@@ -267,6 +293,7 @@ class SourceType:
     open: Callable[[Any, PluginContext], AbstractAsyncContextManager[AsyncIterator[FlowBatch]]]
     api_version: int
     patience: Callable[[Any], float] = _no_longer
+    check: Check = _accept
 
 
 @runtime_checkable
@@ -289,6 +316,7 @@ class LookupType:
         provides: the protocols the opened object implements.
         cluster_uuid: as for an EnricherType.
         patience: as for an EnricherType.
+        check: as for an ExporterType.
     """
 
     name: str
@@ -298,3 +326,4 @@ class LookupType:
     api_version: int
     cluster_uuid: AskClusterUuid | None = None
     patience: Callable[[Any], float] = _no_longer
+    check: Check = _accept

@@ -23,14 +23,16 @@ def client_context(
         ca: PEM file of the authorities to trust, instead of the system's.
         certificate: PEM file of our certificate and its chain.
         key: PEM file of its key; None where the certificate's file holds it.
-        path: of the configuration's section, whose keys ``ca``, ``certificate`` and ``key`` these are.
+        path: of the configuration's section, whose keys ``ca``, ``certificate`` and ``key`` these are; empty where they
+            are the entry's own.
 
     Raises:
         ConfigError: a file cannot be read, or is not what belongs there.
     """
-    context = ssl.create_default_context() if ca is None else _trusting(ca, f"{path}.ca")
+    prefix = f"{path}." if path else ""
+    context = ssl.create_default_context() if ca is None else _trusting(ca, f"{prefix}ca")
     if certificate is not None:
-        _load_own(context, certificate, key, path)
+        _load_own(context, certificate, key, prefix)
     return context
 
 
@@ -42,11 +44,11 @@ def _trusting(ca: Path, path: str) -> ssl.SSLContext:
         raise _unusable(f"{ca}", _cause(exc, "it holds no certificate"), path) from exc
 
 
-def _load_own(context: ssl.SSLContext, certificate: Path, key: Path | None, path: str) -> None:
-    _refuse_unreadable(certificate, f"{path}.certificate")
-    key_file, key_path = certificate, f"{path}.certificate"
+def _load_own(context: ssl.SSLContext, certificate: Path, key: Path | None, prefix: str) -> None:
+    key_file, key_path = certificate, f"{prefix}certificate"
+    _refuse_unreadable(certificate, key_path)
     if key is not None:
-        key_file, key_path = key, f"{path}.key"
+        key_file, key_path = key, f"{prefix}key"
         _refuse_unreadable(key, key_path)
     is_encrypted = False
 
@@ -63,7 +65,7 @@ def _load_own(context: ssl.SSLContext, certificate: Path, key: Path | None, path
         if isinstance(exc, ssl.SSLError) and exc.reason == "KEY_VALUES_MISMATCH":
             raise _unusable(f"{key_file}", f"its key is not that of {certificate}", key_path) from exc
         files = f"{certificate}" if key is None else f"{certificate} with {key}"
-        raise _unusable(files, _cause(exc, "there is no certificate with its key"), f"{path}.certificate") from exc
+        raise _unusable(files, _cause(exc, "there is no certificate with its key"), f"{prefix}certificate") from exc
 
 
 def _refuse_unreadable(file: Path, path: str) -> None:

@@ -19,3 +19,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
+{{- /* The destinations of the configuration, one after the other; empty without any. */ -}}
+{{- define "flowjoin.destinations" -}}
+{{- range $sink := list "flowCollector" "clickHouse" "s3Uploader" "flowLogger" -}}
+{{- if (get $.Values.config $sink | default dict).enable }}{{ $sink }} {{ end -}}
+{{- end -}}
+{{- range .Values.config.exporters }}{{ .type }} {{ end -}}
+{{- end }}

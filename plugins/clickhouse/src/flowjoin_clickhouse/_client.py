@@ -7,9 +7,9 @@ can be sent only once: ours always is such a body, so that whether to repeat is 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import clickhouse_connect
@@ -20,64 +20,35 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from flowjoin.api import ConfigError, ElementRegistry, RetryableExportError
 from flowjoin_clickhouse._check import refuse_bad_files
-from flowjoin_clickhouse._columns import insert_columns
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer
-from flowjoin_clickhouse._engine import load_engine
+from flowjoin_clickhouse._engine import load_engine, make_directory
 from flowjoin_clickhouse._errors import (
     NotAllowedError,
     RefusedError,
-    SchemaError,
+    cause_of,
     is_about_rights,
     is_about_rows,
     one_line,
 )
 from flowjoin_clickhouse._schema import (
     View,
-    add_columns,
     attach_partition,
-    create_database,
-    create_table,
     create_table_like,
-    create_views,
     drop_table,
     partitions_of,
     quoted,
-    set_window,
+    tables_named,
 )
 from flowjoin_clickhouse._sockets import InterruptiblePool
+from flowjoin_clickhouse._target import Target, prepare, rows_of
 from flowjoin_clickhouse._url import EmbeddedDestination, HttpDestination
-from flowjoin_clickhouse._verify import Check, KeyedRows, add_groups, check_of, groups_without, keys_present
-from flowjoin_clickhouse._windows import TABLES_QUERY, TableName, TableRow, Windows, is_merge_tree, windows_of
+from flowjoin_clickhouse._verify import Check, KeyedRows, add_groups, groups_without, keys_present, statements_running
 
-__all__ = ["Connection", "Target"]
+__all__ = ["Connection"]
 
 _MISSING_CREDENTIALS: Final = "DatabaseURL, Username or Password missing in ClickHouse config"
-_NO_DATABASE: Final = 81
-_NO_TABLE: Final = 60
 _QUESTION: Final[dict[str, Any]] = {"max_query_size": 16 * 1024 * 1024, "join_use_nulls": 0}
-_PLAIN: Final = "MergeTree"  # its rows stay as they were inserted, and what it has seen is in no Keeper
-_MUST_ALLOW_WRITE: Final = frozenset({"ALIAS", "MATERIALIZED"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The table as it was found.
-
-    Attributes:
-        columns: those that can be inserted.
-        windows: whether a repeated insert is recognised.
-        check: how to see that a repeated insert was not dropped although the first was lost; None where that cannot
-            be, or cannot be seen.
-        added_columns: made just now.
-        version: the server's.
-    """
-
-    columns: frozenset[str]
-    windows: Windows
-    check: Check | None
-    added_columns: tuple[str, ...]
-    version: str
 
 
 class Connection:
@@ -89,10 +60,17 @@ class Connection:
         *,
         compatibility: str,
         registry: ElementRegistry,
+        mark: str,
         answered: Callable[[], object],
     ) -> None:
-        """Remember the settings, and who is told of each answer, in the thread of the call."""
+        """Remember the settings.
+
+        Args:
+            mark: an identifier that is this exporter's alone; what it asks the server to change bears it.
+            answered: is told of each answer, in the thread of the call.
+        """
         self._config = config
+        self._mark = mark
         self._answered = answered
         self._compatibility = compatibility
         self._registry = registry
@@ -114,7 +92,7 @@ class Connection:
         _quieten_library()
         try:
             self._client = self._connect()
-            return self._prepared(self._client)
+            return prepare(self._client, self._config, compatibility=self._compatibility, registry=self._registry)
         except (ClickHouseError, OSError) as exc:
             raise _not_now(exc, str(self._config.destination)) from exc
 
@@ -156,24 +134,43 @@ class Connection:
                 self._opened.command(add, settings=settings, use_database=False)
         return int(count[0])
 
-    def add(self, block: Sequence[Buffer], columns: Sequence[str], by_way_of: str) -> int:
-        """Put a block into the table and not into what views make of it; gives the octets that were sent.
+    def settle(self) -> None:
+        """See to it that nothing which this exporter asked for before can still change the table.
 
-        Args:
-            by_way_of: a table of this name is made and dropped again.
+        A connection that ended, by cancellation or a time-out, does not end what the server does: an ``ATTACH`` that
+        is under way would come on top of another one. What has not begun finds its table gone.
 
         Raises:
-            NotAllowedError: this user may not make a table.
-            RetryableExportError: as ``insert``; some of the rows may be in the table.
+            NotAllowedError: this user may not drop what it made.
+            RetryableExportError: something is still under way, or the server does not answer now.
         """
         client, database = self._opened, self._config.database
         with self._translated():
-            client.command(drop_table(database, by_way_of), use_database=False)
+            for (left,) in rows_of(client, tables_named(database, self._by_way_of)):
+                client.command(drop_table(database, str(left)), use_database=False)
+        try:
+            ((running,),) = self._answer(statements_running(self._mark))
+        except NotAllowedError:
+            return  # who may not see it goes on: a lost row is worse than one that is there twice
+        if running:
+            raise RetryableExportError(f"{self._config.destination}: an earlier statement is still under way there")
+
+    def add(self, block: Sequence[Buffer], columns: Sequence[str]) -> int:
+        """Put a block into the table and not into what views make of it; gives the octets that were sent.
+
+        Raises:
+            NotAllowedError: this user may not make the table by way of which it goes.
+            RetryableExportError: as ``insert``; some of the rows may be in the table.
+        """
+        client, database = self._opened, self._config.database
+        by_way_of = f"{self._by_way_of}{secrets.token_hex(4)}"  # a name that no statement of an earlier attempt knows
+        settings = self._marked(client)
+        with self._translated():
             client.command(create_table_like(database, by_way_of, self._config.table), use_database=False)
             octets = self._insert_into(by_way_of, block, columns, "")
-            for (partition,) in _rows(client, partitions_of(database, by_way_of)):
+            for (partition,) in rows_of(client, partitions_of(database, by_way_of)):
                 attach = attach_partition(database, self._config.table, str(partition), by_way_of)
-                client.command(attach, use_database=False)
+                client.command(attach, settings=settings, use_database=False)
             client.command(drop_table(database, by_way_of), use_database=False)
         return octets
 
@@ -193,6 +190,11 @@ class Connection:
             pool.close()
 
     @property
+    def _by_way_of(self) -> str:
+        """How the names of tables begin that exist while lost rows are put back."""
+        return f"{self._config.table}_again_{self._mark}_"
+
+    @property
     def _opened(self) -> Client:
         assert self._client is not None, "it was opened"
         return self._client
@@ -209,7 +211,7 @@ class Connection:
 
     def _answer(self, question: str) -> Sequence[Sequence[Any]]:
         with self._translated():
-            return _rows(self._opened, question, _QUESTION)
+            return rows_of(self._opened, question, _QUESTION)
 
     def _insert_into(self, table: str, block: Sequence[Buffer], columns: Sequence[str], token: str) -> int:
         client = self._opened
@@ -230,12 +232,16 @@ class Connection:
             if is_about_rows(getattr(exc, "code", None), str(exc)):
                 raise RefusedError(one_line(str(exc))) from exc
             raise _not_now(exc, str(self._config.destination)) from exc
+        if self._pool is not None and self._pool.words:  # what is stored is answered with no word
+            words = one_line(self._pool.words.decode(errors="replace"))
+            raise RetryableExportError(f"{self._config.destination}: an insert was answered with {words!r}")
         return len(data)
 
     def _connect(self) -> Client:
         config, destination = self._config, self._config.destination
         if isinstance(destination, EmbeddedDestination):
             load_engine()
+            make_directory(destination)
             try:
                 return clickhouse_connect.get_client(interface="chdb", path=destination.path or ":memory:")
             except ClickHouseError as exc:
@@ -292,88 +298,6 @@ class Connection:
             options |= {name: str(file) for name, file in files.items() if file is not None}
         return httputil.get_pool_manager(**options)
 
-    def _prepared(self, client: Client) -> Target:
-        config, table = self._config, (self._config.database, self._config.table)
-        rows = self._tables(client)
-        if config.may_create and table not in rows:
-            self._create_table(client)
-            rows = self._tables(client)
-        described = self._columns(client)
-        columns = {name for name, (_, kind) in described.items() if kind not in _MUST_ALLOW_WRITE}
-        wanted = (*insert_columns(self._compatibility), *config.elements)
-        missing = tuple(name for name in dict.fromkeys(wanted) if name not in columns)
-        engine = rows[table].engine if table in rows else ""
-        may_alter = config.may_create and is_merge_tree(engine)
-        if missing and not may_alter:
-            raise SchemaError(self._what_is_missing(missing, engine), missing=missing)
-        if missing:
-            client.command(add_columns(*table, missing, self._registry), use_database=False)
-        if may_alter and config.schema.views:
-            absent = {name: each for name, each in create_views(*table, config.schema) if (table[0], name) not in rows}
-            for statement in absent.values():
-                client.command(statement, use_database=False)
-            rows = self._tables(client) if absent else rows
-        defaults = self._window_defaults(client)
-        windows = windows_of(table, rows.values(), defaults)
-        if config.may_create and config.schema.deduplication_window and windows.can_be_set:
-            for each in windows.can_be_set:
-                client.command(set_window(*each, config.schema.deduplication_window), use_database=False)
-            windows = windows_of(table, self._tables(client).values(), defaults)
-        types = {name: type_ for name, (type_, _) in described.items()}
-        return Target(
-            columns=frozenset(columns.union(missing)),
-            windows=windows,
-            check=check_of(types) if engine == _PLAIN and windows.window else None,
-            added_columns=missing,
-            version=str(client.server_version),
-        )
-
-    def _create_table(self, client: Client) -> None:
-        config = self._config
-        client.command(create_database(config.database), use_database=False)
-        statement = create_table(
-            config.database,
-            config.table,
-            config.schema,
-            compatibility=self._compatibility,
-            elements=config.elements,
-            registry=self._registry,
-        )
-        client.command(statement, use_database=False)
-
-    def _what_is_missing(self, missing: Sequence[str], engine: str) -> str:
-        table = f"{self._config.database}.{self._config.table}"
-        if self._config.may_create:
-            help_ = f"a {engine} table is not changed by createSchema; add them there and in the tables behind it"
-        else:
-            help_ = "add them with ALTER TABLE, or write createSchema: true"
-        return f"the table {table} has no columns {', '.join(missing)}; {help_}"
-
-    def _columns(self, client: Client) -> dict[str, tuple[str, str]]:
-        """Type and kind of default of each."""
-        config = self._config
-        table = quoted(config.database, config.table)
-        try:
-            result = _rows(client, f"DESCRIBE TABLE {table}")
-        except ClickHouseError as exc:
-            if getattr(exc, "code", None) not in (_NO_DATABASE, _NO_TABLE):
-                raise
-            help_ = "create it, or write createSchema: true"
-            raise SchemaError(f"there is no table {config.database}.{config.table}; {help_}") from exc
-        return {str(row[0]): (str(row[1]), str(row[2])) for row in result}
-
-    @staticmethod
-    def _tables(client: Client) -> dict[TableName, TableRow]:
-        return {
-            (database, name): TableRow(database, name, uuid, engine, full, create, tuple(map(tuple, dependents)))
-            for database, name, uuid, engine, full, create, dependents in _rows(client, TABLES_QUERY)
-        }
-
-    @staticmethod
-    def _window_defaults(client: Client) -> dict[str, int]:
-        query = "SELECT name, value FROM system.merge_tree_settings WHERE name LIKE '%replicated_deduplication_window'"
-        return {str(name): int(value) for name, value in _rows(client, query)}
-
     def _insert_settings(self, client: Client, token: str) -> dict[str, Any]:
         wanted: dict[str, Any] = {
             "async_insert": 0,  # an acknowledgement means that the rows are in the table
@@ -383,7 +307,11 @@ class Connection:
             "deduplicate_blocks_in_dependent_materialized_views": 1,  # so that a view missed by a crash gets its rows
         }
         settings = {name: value for name, value in wanted.items() if name in client.server_settings}
-        return settings | ({"insert_deduplication_token": token} if token else {})
+        return settings | self._marked(client) | ({"insert_deduplication_token": token} if token else {})
+
+    def _marked(self, client: Client) -> dict[str, Any]:
+        """For what changes something: by it ``settle`` sees whether it is under way."""
+        return {"log_comment": self._mark} if "log_comment" in client.server_settings else {}
 
 
 def _quieten_library() -> None:
@@ -397,9 +325,5 @@ def _once(data: bytes) -> Generator[bytes, None, None]:
     yield data
 
 
-def _rows(client: Client, query: str, settings: dict[str, Any] | None = None) -> Sequence[Sequence[Any]]:
-    return client.query(query, settings=settings, use_none=False).result_rows
-
-
 def _not_now(exc: Exception, place: str) -> RetryableExportError:
-    return RetryableExportError(f"{place}: {one_line(str(exc))}")
+    return RetryableExportError(f"{place}: {one_line(cause_of(exc))}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from flowjoin.api import Bounds, Duration, Key, Secret
+from flowjoin.api import Bounds, ConfigError, Duration, Key, Secret
 from flowjoin_clickhouse._url import Destination, EmbeddedDestination, HttpDestination, parse_database_url
 
 __all__ = ["ClickHouseConfig", "SchemaConfig", "TlsConfig", "patience"]
@@ -31,9 +31,10 @@ class TlsConfig:
 
     def __post_init__(self) -> None:
         if self.server_name and not _SERVER_NAME.fullmatch(self.server_name):
-            raise ValueError(f"serverName {self.server_name[:80]!r} is no name; write one such as ch.example")
+            problem = f"{self.server_name[:80]!r} is no name; write one such as ch.example"
+            raise ConfigError(problem, path="serverName")
         if self.key is not None and self.certificate is None:
-            raise ValueError("tls.key is given without tls.certificate; name the certificate's PEM file too")
+            raise ConfigError("is given without tls.certificate; name the certificate's PEM file too", path="key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,16 +76,17 @@ class ClickHouseConfig:
     elements: Annotated[tuple[str, ...], "Information Elements that are columns beside Antrea's"] = ()
 
     def __post_init__(self) -> None:
-        destination = self.destination
+        try:
+            destination = self.destination
+        except ValueError as exc:
+            raise ConfigError(str(exc), path="databaseURL") from exc
         for key, name in (("database", self.database), ("table", self.table)):
             if not name or len(name.encode()) > _LONGEST_NAME or _CONTROL.search(name):
-                raise ValueError(
-                    f"{key} {name[:80]!r} is no name; write one such as flows, of 1 to {_LONGEST_NAME} octets"
-                )
+                problem = f"{name[:80]!r} is no name; write one such as flows, of 1 to {_LONGEST_NAME} octets"
+                raise ConfigError(problem, path=key)
         if self.tls.certificate is not None and not (isinstance(destination, HttpDestination) and destination.is_tls):
-            raise ValueError(
-                f"tls.certificate is for a TLS connection, and {destination} is none; write https://HOST:8443"
-            )
+            problem = f"is for a TLS connection, and {destination} is none; write https://HOST:8443"
+            raise ConfigError(problem, path="tls.certificate")
 
     @property
     def destination(self) -> Destination:

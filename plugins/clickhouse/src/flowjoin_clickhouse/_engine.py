@@ -11,9 +11,13 @@ import importlib
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
-__all__ = ["load_engine"]
+from flowjoin.api import RetryableExportError
+from flowjoin_clickhouse._url import EmbeddedDestination
+
+__all__ = ["load_engine", "make_directory"]
 
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -38,3 +42,17 @@ def load_engine() -> None:
             importlib.import_module("chdb")
         finally:
             os.chdir = change
+
+
+def make_directory(destination: EmbeddedDestination) -> None:
+    """For its owner alone, where it is not there: flows say who talks to whom.
+
+    Raises:
+        RetryableExportError: it cannot be made.
+    """
+    if destination.path is None:
+        return
+    try:
+        Path(destination.path).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise RetryableExportError(f"{destination} cannot be made: {exc.strerror}") from exc

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError
+
 from flowjoin.api import RetryableExportError
 
-__all__ = ["NotAllowedError", "RefusedError", "SchemaError", "is_about_rights", "is_about_rows", "one_line"]
+__all__ = ["NotAllowedError", "RefusedError", "SchemaError", "cause_of", "is_about_rights", "is_about_rows", "one_line"]
 
 # The server's error codes for values that it will never take. Everything else may pass: what an operator can mend
 # (no such table, wrong password, read-only, disk full) and what passes by itself (overload, restart).
@@ -43,6 +45,7 @@ _TOO_MANY_PARTS: Final = 252
 _ONE_INSERT: Final = "partitions for single INSERT block"  # the same code also means a table that cannot keep up
 _LONGEST: Final = 500
 _SPACES: Final = re.compile(r"\s+")
+_WHO: Final = re.compile(r"\w+\(host=\S+ port=\d+\): ")  # urllib3's name for the connection
 
 
 class RefusedError(Exception):
@@ -73,6 +76,17 @@ def is_about_rights(code: int | None) -> bool:
 def is_about_rows(code: int | None, message: str) -> bool:
     """Whether fewer or other rows could be taken."""
     return code in _ABOUT_ROWS or (code == _TOO_MANY_PARTS and _ONE_INSERT in message)
+
+
+def cause_of(exc: Exception) -> str:
+    """What went wrong, in the words of whoever saw it: the library's repeat the statement, which is long."""
+    cause = exc.__cause__
+    if isinstance(cause, MaxRetryError) and cause.reason is not None:
+        cause = cause.reason
+    if not isinstance(cause, HTTPError):
+        return str(exc)
+    words = " ".join(map(str, cause.args)) if isinstance(cause, ProtocolError) else str(cause)
+    return _WHO.sub("", words)
 
 
 def one_line(message: str) -> str:

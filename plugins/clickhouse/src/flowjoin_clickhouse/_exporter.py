@@ -27,12 +27,13 @@ from flowjoin.api import (
 )
 from flowjoin.api.lines import refuse_unknown_elements
 from flowjoin_clickhouse._check import refuse_missing_engine
-from flowjoin_clickhouse._client import Connection, Target
+from flowjoin_clickhouse._client import Connection
 from flowjoin_clickhouse._columns import insert_columns
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer, encode
 from flowjoin_clickhouse._errors import NotAllowedError, RefusedError, SchemaError
 from flowjoin_clickhouse._schema import VIEWS
+from flowjoin_clickhouse._target import Target
 from flowjoin_clickhouse._url import HttpDestination
 from flowjoin_clickhouse._verify import Check, KeyedRows, keyed_rows
 
@@ -46,6 +47,7 @@ _CLOSE_SECONDS: Final = 5.0
 _STEP_OCTETS: Final = 1024 * 1024  # of encoding between checkpoints, a millisecond or two
 _CAUSE: Final = "the server had noted the insert as done and had not stored it"
 _MOST_CHECKS: Final = 3  # of one insert that fail; a table that cannot be asked must not stop the flows
+_MOST_NAMES: Final = 3  # under which lost rows are inserted; what is not seen then is not kept by the table
 _MOST_CUTS: Final = 200  # inserts that look for the rows at fault; what is left then is refused together
 
 
@@ -89,7 +91,7 @@ class _ClickHouseExporter:
         self._may_be_repeated = True
         self._failed_checks = 0
         own = f"{context.instance_id}/{context.name}".encode()
-        self._by_way_of = f"{config.table}_again_{zlib.crc32(own):08x}"
+        self._mark = f"flowjoin_{zlib.crc32(own):08x}"
 
     async def export(self, batch: FlowBatch) -> None:
         await trio.lowlevel.checkpoint()
@@ -144,6 +146,7 @@ class _ClickHouseExporter:
             self._config,
             compatibility=self._context.compatibility,
             registry=self._context.registry,
+            mark=self._mark,
             answered=self._context.progressed,
         )
         try:
@@ -228,9 +231,10 @@ class _ClickHouseExporter:
                 questions.append(rows)
         missing: list[int] = []
         async with self._looking(batch):
+            await self._in_thread(insert.connection, insert.connection.settle)
             missing += await self._missing(insert.connection, check, questions)
         if missing:
-            await self._insert_again(insert, batch, missing)
+            await self._insert_again(insert, check, questions, batch, missing)
         if self._config.may_create and self._config.schema.views:
             async with self._looking(batch):
                 await self._mend_views(insert.connection, check, questions)
@@ -256,27 +260,37 @@ class _ClickHouseExporter:
             missing += (rows.first + index for index, key in enumerate(rows.keys) if key not in present)
         return missing
 
-    async def _insert_again(self, insert: _Insert, batch: FlowBatch, missing: list[int]) -> None:
+    async def _insert_again(
+        self, insert: _Insert, check: Check, questions: list[KeyedRows], batch: FlowBatch, missing: list[int]
+    ) -> None:
         """Views are left alone where a table of our own can be made; else those that had the rows have them twice."""
-        connection, lost = insert.connection, batch.take(missing)
-        block = await self._encoded(insert, lost)
+        connection, rows = insert.connection, len(missing)
         are_views_spared = self._config.may_create
         if are_views_spared:
+            block = await self._encoded(insert, batch.take(missing))
             try:
-                octets = await self._in_thread(
-                    connection, partial(connection.add, block, insert.columns, self._by_way_of)
-                )
+                octets = await self._in_thread(connection, partial(connection.add, block, insert.columns))
+                self._octets.inc(octets)
             except NotAllowedError:
                 are_views_spared = False
         if not are_views_spared:
-            name = f"{batch.id}!{time.time_ns()}"
-            octets = await self._in_thread(connection, partial(connection.insert, block, insert.columns, name))
-        self._octets.inc(octets)
-        self._again.inc(len(lost))
+            # The names are the same at each attempt, so that one that begins late comes once; one that was noted and
+            # lost, as the first, is seen.
+            for number in range(1, _MOST_NAMES + 1):
+                block = await self._encoded(insert, batch.take(missing))
+                name = f"{batch.id}!{number}"
+                self._octets.inc(
+                    await self._in_thread(connection, partial(connection.insert, block, insert.columns, name))
+                )
+                async with self._looking(batch):
+                    missing = await self._missing(connection, check, questions)
+                if not missing:
+                    break
+        self._again.inc(rows)
         self._log.warning(
             "rows_inserted_again",
             batch=batch.id,
-            rows=len(lost),
+            rows=rows,
             views="left as they are" if are_views_spared else "may have them twice",
             cause=_CAUSE,
         )

@@ -28,6 +28,7 @@ __all__ = [
     "partitions_of",
     "quoted",
     "set_window",
+    "tables_named",
 ]
 
 _LONGEST_TTL_MERGE: Final = 14400
@@ -220,6 +221,12 @@ def drop_table(database: str, table: str) -> str:
     return f"DROP TABLE IF EXISTS {quoted(database, table)} SYNC"
 
 
+def tables_named(database: str, beginning: str) -> str:
+    """The question which tables have names that begin so."""
+    where = f"database = {_literal(database)} AND startsWith(name, {_literal(beginning)})"
+    return f"SELECT name FROM system.tables WHERE {where}"  # noqa: S608 - quoted
+
+
 def partitions_of(database: str, table: str) -> str:
     """The question which partitions there are."""
     return f"SELECT DISTINCT _partition_id FROM {quoted(database, table)}"  # noqa: S608 - quoted
@@ -228,6 +235,10 @@ def partitions_of(database: str, table: str) -> str:
 def attach_partition(database: str, table: str, partition: str, other: str) -> str:
     """The statement that adds another table's partition to a table, which no view sees."""
     return f"ALTER TABLE {quoted(database, table)} ATTACH PARTITION ID '{partition}' FROM {quoted(database, other)}"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _create_view(name: str, source: str, view: View, config: SchemaConfig) -> str:

@@ -23,7 +23,16 @@ from flowjoin.api import FlowBatch
 from flowjoin_clickhouse._columns import ADDRESSES, ANTREA_TYPES
 from flowjoin_clickhouse._schema import View, quoted
 
-__all__ = ["Check", "KeyedRows", "add_groups", "check_of", "groups_without", "keyed_rows", "keys_present"]
+__all__ = [
+    "Check",
+    "KeyedRows",
+    "add_groups",
+    "check_of",
+    "groups_without",
+    "keyed_rows",
+    "keys_present",
+    "statements_running",
+]
 
 _TIME: Final = "flowEndSeconds"
 _MUST_HAVE: Final = frozenset({_TIME, "octetTotalCount", "sourceTransportPort"})
@@ -104,6 +113,11 @@ def keys_present(database: str, table: str, check: Check, rows: KeyedRows, now: 
     conditions = [_ended(rows), *_inserted_lately(check, rows, now), f"key IN ({_listed(rows)})"]
     source = f"{quoted(database, table)} WHERE {' AND '.join(conditions)}"
     return f"SELECT {_key(check)} AS key FROM {source} GROUP BY key"  # noqa: S608 - numbers, and quoted names
+
+
+def statements_running(mark: str) -> str:
+    """The question how many statements with this identifier as their comment are under way."""
+    return f"SELECT count() FROM system.processes WHERE Settings['log_comment'] = '{mark}'"  # noqa: S608 - a word
 
 
 def groups_without(database: str, table: str, view: View, check: Check, rows: KeyedRows, now: float) -> str:

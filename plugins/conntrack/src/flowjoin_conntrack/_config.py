@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from flowjoin.api import Bounds, Duration, Key
+from flowjoin.api import Bounds, ConfigError, Duration, Key
 from flowjoin_conntrack._verdict import DROP, REJECT, Verdict, VerdictRule
 
 __all__ = ["ConntrackConfig", "DeniedConfig", "DeniedRule", "node_name"]
@@ -19,21 +19,29 @@ _LONGEST_INTERFACE: Final = 15  # octets: IFNAMSIZ, less its end
 
 
 def _check_addresses(key: str, texts: tuple[str, ...]) -> None:
-    for text in texts:
+    for index, text in enumerate(texts):
         try:
             ipaddress.ip_address(text)
         except ValueError:
-            raise ValueError(f'"{key}" has "{text[:60]}", which is no address; write one such as 10.10.0.1') from None
+            problem = f'"{text[:60]}" is no address; write one such as 10.10.0.1'
+            raise ConfigError(problem, path=f"{key}[{index}]") from None
 
 
 def _check_networks(key: str, texts: tuple[str, ...]) -> None:
-    for text in texts:
+    for index, text in enumerate(texts):
         try:
             ipaddress.ip_network(text)
         except ValueError:
-            raise ValueError(
-                f'"{key}" has "{text[:60]}", which is no network; write one such as 10.10.0.0/24'
-            ) from None
+            problem = f'"{text[:60]}" is no network; write one such as {_network_of(text)}'
+            raise ConfigError(problem, path=f"{key}[{index}]") from None
+
+
+def _network_of(text: str) -> str:
+    """The network that was meant where an address in it was written, else an example."""
+    try:
+        return str(ipaddress.ip_network(text, strict=False))
+    except ValueError:
+        return "10.10.0.0/24"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +137,12 @@ class ConntrackConfig:
 
     def __post_init__(self) -> None:
         if self.events and self.dumper != "netlink":
-            raise ValueError('"events" needs "dumper: netlink"; leave one of them out')
+            raise ConfigError('needs "dumper: netlink"; leave one of them out', path="events")
         if self.from_external and (not self.zones or 0 in self.zones):
-            raise ValueError('"fromExternal" needs "zones", those of the Pods; zone 0 is read besides')
+            raise ConfigError('needs "zones", those of the Pods; zone 0 is read besides', path="fromExternal")
         if len(self.gateway_interface.encode()) > _LONGEST_INTERFACE:
             problem = f"no interface's name is longer than {_LONGEST_INTERFACE} letters; write one such as antrea-gw0"
-            raise ValueError(f'"gatewayInterface" is "{self.gateway_interface[:60]}": {problem}')
+            raise ConfigError(f'"{self.gateway_interface[:60]}": {problem}', path="gatewayInterface")
         _check_addresses("gatewayAddresses", self.gateway_addresses)
         _check_networks("serviceCIDRs", self.service_networks)
         _check_networks("podCIDRs", self.pod_networks)

@@ -16,6 +16,7 @@ from flowjoin.api import (
     Bounds,
     ConfigError,
     Duration,
+    ElementRegistry,
     LookupType,
     Octets,
     PluginContext,
@@ -24,6 +25,7 @@ from flowjoin.api import (
     Secret,
     hookimpl,
 )
+from flowjoin.api.tls import client_context
 from flowjoin_conntrack._http import Answer, HttpTrouble, get, target_of
 from flowjoin_conntrack._policy_table import PolicyTable, rules_of
 
@@ -53,13 +55,13 @@ class PolicyRulesConfig:
             target = target_of(self.url)
         except ValueError:
             # What stands before an @ may be a password, and after a ? a token.
-            shown = "" if "@" in self.url or "?" in self.url else f' is "{self.url[:80]}", which'
-            problem = f'"url"{shown} is no URL of a list; write one such as https://127.0.0.1:8443/rules'
-            raise ValueError(problem) from None
+            shown = "this" if "@" in self.url or "?" in self.url else f'"{self.url[:80]}"'
+            problem = f"{shown} is no URL of a list; write one such as https://127.0.0.1:8443/rules"
+            raise ConfigError(problem, path="url") from None
         if self.token is not None and not target.is_tls and not target.is_here:
-            raise ValueError('"token" would cross the network in clear text; write an https URL')
+            raise ConfigError("would cross the network in clear text; write an https URL", path="token")
         if self.key is not None and self.certificate is None:
-            raise ValueError('"key" needs "certificate"')
+            raise ConfigError("is given without certificate; name the certificate's PEM file too", path="key")
 
     def tls(self) -> ssl.SSLContext:
         """For a connection now; blocking, for the files are read each time: they are rotated.
@@ -168,7 +170,15 @@ async def _open(config: PolicyRulesConfig, context: PluginContext) -> AsyncItera
 @hookimpl
 def flowjoin_lookup_types() -> list[LookupType]:
     """Hand over the type that ``type: policy_rules`` stands for."""
-    return [LookupType("policy_rules", PolicyRulesConfig, (PolicyLookup,), _open, api_version=1, patience=_patience)]
+    return [
+        LookupType(
+            "policy_rules", PolicyRulesConfig, (PolicyLookup,), _open, api_version=1, patience=_patience, check=_check
+        )
+    ]
+
+
+def _check(config: PolicyRulesConfig, _registry: ElementRegistry) -> None:
+    client_context(ca=config.ca, certificate=config.certificate, key=config.key, path="")
 
 
 def _patience(config: PolicyRulesConfig) -> float:

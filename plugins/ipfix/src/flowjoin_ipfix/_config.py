@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from flowjoin.api import Bounds, Duration, Key, Octets
+from flowjoin.api import Bounds, ConfigError, Duration, Key, Octets
 
 __all__ = ["Address", "IpfixConfig", "TlsConfig", "parse_address", "patience"]
 
@@ -51,28 +51,28 @@ def parse_address(text: str) -> Address:
     Raises:
         ValueError: with the sentence for the operator.
     """
+    if "@" in text:  # what stands before it may be a password, which no error repeats
+        raise ValueError('an address has no user and no password; write text such as "collector:4739"')
     if "://" in text or text.rpartition(":")[2] in ("tcp", "udp", "tls"):
-        raise ValueError(
-            f'address: "{text[:100]}" names a protocol; write "host:port", and protocol: in a key of its own'
-        )
+        raise ValueError(f'"{text[:100]}" names a protocol; write "host:port", and protocol: in a key of its own')
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(_DEFAULT_PORT)
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535):
-        raise ValueError(f'address: "{text[:100]}" has no port from 1 to 65535; write text such as "collector:4739"')
+        raise ValueError(f'"{text[:100]}" has no port from 1 to 65535; write text such as "collector:4739"')
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise ValueError(f'address: "{host[:100]}" in brackets is not an IPv6 address') from None
+            raise ValueError(f'"{host[:100]}" in brackets is not an IPv6 address') from None
     elif ":" in host or "[" in host or "]" in host:
-        raise ValueError(f'address: "{text[:100]}" needs brackets around the IPv6 address, as in "[2001:db8::5]:4739"')
+        raise ValueError(f'"{text[:100]}" needs brackets around the IPv6 address, as in "[2001:db8::5]:4739"')
     elif "/" in host:
         if not _SERVICE.fullmatch(host):
-            raise ValueError(f'address: "{host[:100]}" is no Service; write namespace/name')
+            raise ValueError(f'"{host[:100]}" is no Service; write namespace/name')
     elif not _is_name(host):
-        raise ValueError(f'address: "{host[:100]}" is neither an address nor a host name')
+        raise ValueError(f'"{host[:100]}" is neither an address nor a host name')
     return Address(host=host, port=int(port))
 
 
@@ -105,11 +105,14 @@ class TlsConfig:
 
     def __post_init__(self) -> None:
         if self.from_lookup and (self.ca, self.certificate, self.key) != (None, None, None):
-            raise ValueError("fromLookup stands in place of ca, certificate and key; leave one or the other out")
+            raise ConfigError(
+                "stands in place of ca, certificate and key; leave one or the other out", path="fromLookup"
+            )
         if self.key is not None and self.certificate is None:
-            raise ValueError("tls.key is given without tls.certificate; name the certificate's PEM file too")
+            raise ConfigError("is given without tls.certificate; name the certificate's PEM file too", path="key")
         if self.server_name and not _is_name(self.server_name):
-            raise ValueError(f'serverName: "{self.server_name[:100]}" is no name that a certificate can have')
+            problem = f'"{self.server_name[:100]}" is no name that a certificate can have'
+            raise ConfigError(problem, path="serverName")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +151,18 @@ class IpfixConfig:
     ] = Duration(60.0)
 
     def __post_init__(self) -> None:
-        parse_address(self.address)
+        try:
+            parse_address(self.address)
+        except ValueError as exc:
+            raise ConfigError(str(exc), path="address") from exc
         if self.tls is not None and self.protocol == "tcp":
-            raise ValueError("tls is given: write protocol: tls")
+            raise ConfigError("is given and the protocol is tcp; write protocol: tls", path="tls")
         if self.tls is not None and self.protocol == "udp":
-            raise ValueError("tls over udp (DTLS) is not supported yet; use protocol: tls, which is TLS over TCP")
+            problem = "TLS over udp (DTLS) is not supported yet; use protocol: tls, which is TLS over TCP"
+            raise ConfigError(problem, path="tls")
         if 0 < self.max_ipfix_msg_size < _LEAST_MESSAGE:
-            raise ValueError(f"maxIPFIXMsgSize is 0 or at least {_LEAST_MESSAGE}, not {self.max_ipfix_msg_size}")
+            problem = f"must be 0 or at least {_LEAST_MESSAGE}, not {self.max_ipfix_msg_size}"
+            raise ConfigError(problem, path="maxIPFIXMsgSize")
 
 
 def patience(config: IpfixConfig) -> float:

@@ -14,6 +14,7 @@ from flowjoin.api import (
     ServiceLookup,
     hookimpl,
 )
+from flowjoin_kubernetes._client import check
 from flowjoin_kubernetes._cluster_uuid import cluster_uuid
 from flowjoin_kubernetes._config import KubernetesConfig, KubernetesLookupConfig
 from flowjoin_kubernetes._enricher import ADDS, FILLS, open_enricher
@@ -45,6 +46,7 @@ def flowjoin_lookup_types() -> list[LookupType]:
             api_version=1,
             cluster_uuid=cluster_uuid,
             patience=_without_end,
+            check=check,
         )
     ]
 
@@ -62,6 +64,7 @@ def flowjoin_enricher_types() -> list[EnricherType]:
             api_version=1,
             cluster_uuid=cluster_uuid,
             patience=_without_end,
+            check=check,
         )
     ]
 

@@ -24,12 +24,12 @@ from kubernetes.client import Configuration
 from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config.config_exception import ConfigException
 
-from flowjoin.api import ConfigError
+from flowjoin.api import ConfigError, ElementRegistry
 from flowjoin_kubernetes._config import KubernetesConfig
 from flowjoin_kubernetes._http import Connection, Endpoint, HttpTrouble, Proxy, Response, open_connection
 from flowjoin_kubernetes._threads import in_thread
 
-__all__ = ["Api", "ApiError", "load_api"]
+__all__ = ["Api", "ApiError", "check", "load_api"]
 
 _STATUS_OCTETS: Final = 1024 * 1024
 _GONE: Final = 410
@@ -168,6 +168,24 @@ def load_api(config: KubernetesConfig) -> Api:
         proxy=proxy,
     )
     return Api(endpoint, url.path.rstrip("/"), configuration)
+
+
+def check(config: KubernetesConfig, _registry: ElementRegistry) -> None:
+    """See to the kubeconfig that the configuration names: a service account is only where its Pod is.
+
+    Raises:
+        ConfigError: it, or a file that it names, cannot be used.
+    """
+    if config.kubeconfig is None:
+        return
+    make_context = load_api(config).endpoint.tls
+    try:
+        if make_context is not None:
+            make_context()
+    except OSError as exc:
+        cause = "it is no certificate with its key" if isinstance(exc, ssl.SSLError) else exc.strerror or str(exc)
+        problem = f"a certificate of the kubeconfig {config.kubeconfig} cannot be used: {cause}"
+        raise ConfigError(problem, path="kubeconfig") from exc
 
 
 def _proxy(text: str) -> Proxy:

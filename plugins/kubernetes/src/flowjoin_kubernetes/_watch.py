@@ -2,7 +2,8 @@
 
 A list is read whole, then watched from its resource version. Each change, and each bookmark, moves that version on, so
 that a watch that ends or breaks goes on from where it was. 410 Gone, as a status or as an event, says that the server
-no longer knows the version: list anew, and what is missing in the list was deleted unseen.
+no longer knows the version: list anew, and what is missing in the list was deleted unseen. So it is with a version from
+which the server refuses, again and again, to go on, or always goes on with what cannot be read.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ _ITEMS_PER_STEP: Final = 16
 _PAGE_SIZES: Final = (500, 5000, 0)
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
-_PATIENCE: Final = 5  # refusals in a row, after which the version is given up
+_PATIENCE: Final = 5  # refusals in a row, or events that cannot be read, after which the version is given up
+
+
+class _Unreadable(HttpTrouble):
+    """What the server tells cannot be read; it may tell the same again."""
 
 
 class Resource(enum.Enum):
@@ -123,6 +128,10 @@ class Watcher:
                 wait = await self._after(exc)
             except HttpTrouble as exc:
                 self._report(f"{self._resource.value} cannot be watched: {exc}")
+                if not self._version:  # pages may have become too large
+                    self._page_size = 0
+                if isinstance(exc, _Unreadable) and self._failures >= _PATIENCE:
+                    self._version = ""
                 wait = self._next_wait()
             await trio.sleep(wait)
 
@@ -267,7 +276,7 @@ class Watcher:
                 raise ApiError(int(manifest.get("code") or 0), str(manifest.get("message") or "no reason given"))
             version = str(manifest["metadata"]["resourceVersion"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as exc:
-            raise HttpTrouble(f"an event of the watch cannot be read: {type(exc).__name__}: {exc}") from exc
+            raise _Unreadable(f"an event of the watch cannot be read: {type(exc).__name__}: {exc}") from exc
         if kind in ("ADDED", "MODIFIED"):
             self._table.put(manifest)
         elif kind == "DELETED":
@@ -302,4 +311,4 @@ class Lines:
             self._pieces.append(rest)
             self._octets += len(rest)
         if self._octets > self._most_octets:
-            raise HttpTrouble(f"an event of the watch is longer than {self._most_octets} octets")
+            raise _Unreadable(f"an event of the watch is longer than {self._most_octets} octets")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from flowjoin.api import Bounds, ConfigError, ElementRegistry
+from flowjoin.api import Bounds, ConfigError, ElementRegistry, Remark
 from flowjoin.api.lines import refuse_unknown_elements
 
-__all__ = ["STANDARD_OUTPUT", "FilterConfig", "LogConfig", "check", "patience"]
+__all__ = ["ACTION_NUMBERS", "STANDARD_OUTPUT", "FilterConfig", "LogConfig", "check", "patience"]
 
+ACTION_NUMBERS: Final = {"None": 0, "Allow": 1, "Drop": 2, "Reject": 3}
 STANDARD_OUTPUT: Final = frozenset({"-", "/dev/stdout"})
 
 
@@ -50,13 +52,18 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         if not self.path.strip() or "\0" in self.path or self.path.endswith("/"):
-            raise ValueError(f'"path" must be the path of a file, or - for standard output, not {self.path!r}')
+            problem = f"must be the path of a file, or - for standard output, not {self.path!r}"
+            raise ConfigError(problem, path="path")
         if self.path.startswith("~"):
-            raise ValueError(f'"path" {self.path!r} begins with ~, which only a shell understands; write it in full')
+            problem = f"{self.path!r} begins with ~, which only a shell understands; write it in full"
+            raise ConfigError(problem, path="path")
 
 
-def check(config: LogConfig, registry: ElementRegistry) -> None:
+def check(config: LogConfig, registry: ElementRegistry) -> list[Remark]:
     """What can be known before the file is opened.
+
+    Returns:
+        Names of actions that do not exist: as in Antrea they match nothing, which nobody wants.
 
     Raises:
         ConfigError: an element is unknown, or a directory has the file's name.
@@ -65,9 +72,25 @@ def check(config: LogConfig, registry: ElementRegistry) -> None:
     try:
         is_directory = config.path not in STANDARD_OUTPUT and Path(config.path).is_dir()
     except ValueError:  # letters that file names do not have here: opening it says more
-        return
+        is_directory = False
     if is_directory:
         raise ConfigError(f"{config.path} is a directory; name a file in it", path="path")
+    remarks = []
+    for index, each in enumerate(config.filters):
+        for key, names in (
+            ("ingressNetworkPolicyRuleActions", each.ingress_network_policy_rule_actions),
+            ("egressNetworkPolicyRuleActions", each.egress_network_policy_rule_actions),
+        ):
+            for position, name in enumerate(names):
+                if name not in ACTION_NUMBERS:
+                    problem = f'"{name[:60]}" is no action and never matches; {_meant(name)}'
+                    remarks.append(Remark(problem=problem, path=f"filters[{index}].{key}[{position}]"))
+    return remarks
+
+
+def _meant(name: str) -> str:
+    near = difflib.get_close_matches(name.capitalize(), ACTION_NUMBERS, n=1)
+    return f'did you mean "{near[0]}"?' if near else f"the actions are {', '.join(ACTION_NUMBERS)}"
 
 
 def patience(config: LogConfig) -> float:

@@ -24,7 +24,7 @@ from flowjoin_log._backups import Backups
 from flowjoin_log._columns import columns_of
 from flowjoin_log._config import STANDARD_OUTPUT, LogConfig
 from flowjoin_log._file import Destination, RotatingFile, StandardOutput
-from flowjoin_log._filters import FlowFilters, unknown_actions
+from flowjoin_log._filters import FlowFilters
 from flowjoin_log._pretty import PRETTY
 from flowjoin_log._progress import NoteError, Progress
 from flowjoin_log._table import TableWriter
@@ -143,8 +143,6 @@ async def open_log(config: LogConfig, context: PluginContext) -> AsyncIterator[E
         ConfigError: the path cannot be a log, another instance writes to it, or an element is unknown.
     """
     refuse_unknown_elements(config.elements, context.registry)
-    for name in unknown_actions(config.filters):
-        context.log.warning("filter_action_unknown", action=name, known="None, Allow, Drop, Reject")
     filters = FlowFilters(config.filters)
     to_standard_output = config.path in STANDARD_OUTPUT
     is_terminal = to_standard_output and os.isatty(1)

@@ -7,24 +7,13 @@ from itertools import compress
 from typing import Final
 
 from flowjoin.api import FlowBatch
-from flowjoin_log._config import FilterConfig
+from flowjoin_log._config import ACTION_NUMBERS, FilterConfig
 
-__all__ = ["ACTION_NUMBERS", "FlowFilters", "unknown_actions"]
+__all__ = ["FlowFilters"]
 
-ACTION_NUMBERS: Final = {"None": 0, "Allow": 1, "Drop": 2, "Reject": 3}
 _NO_ACTION: Final = -1  # what any other name stands for: no flow has it, so that such a name never matches
 
 _ACTIONS: Final = ("ingressNetworkPolicyRuleAction", "egressNetworkPolicyRuleAction")
-
-
-def unknown_actions(filters: Sequence[FilterConfig]) -> tuple[str, ...]:
-    """Names that no action has; a filter's list of only such names never matches."""
-    named = (
-        name
-        for each in filters
-        for name in (*each.ingress_network_policy_rule_actions, *each.egress_network_policy_rule_actions)
-    )
-    return tuple(dict.fromkeys(name for name in named if name not in ACTION_NUMBERS))
 
 
 class FlowFilters:

@@ -41,7 +41,7 @@ class TlsConfig:
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
-            raise ValueError("tls.key is given without tls.certificate; name the certificate's PEM file too")
+            raise ConfigError("is given without tls.certificate; name the certificate's PEM file too", path="key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,20 +102,24 @@ class S3Config:
         _check_bucket(self.bucket_name)
         _check_prefix(self.bucket_prefix)
         if self.region and not _REGION.fullmatch(self.region):
-            raise ValueError(f"region {self.region[:80]!r} is no name of a region; write one such as eu-central-1")
+            problem = f"{self.region[:80]!r} is no name of a region; write one such as eu-central-1"
+            raise ConfigError(problem, path="region")
         if self.endpoint_url:
             _check_endpoint(self.endpoint_url)
         if self.storage_class and not _STORAGE_CLASS.fullmatch(self.storage_class):
-            raise ValueError(f"storageClass {self.storage_class[:80]!r} is not of the form STANDARD_IA")
+            problem = f"{self.storage_class[:80]!r} is not of the form STANDARD_IA"
+            raise ConfigError(problem, path="storageClass")
         if self.server_side_encryption not in _ENCRYPTIONS:
             given = self.server_side_encryption[:80]
-            raise ValueError(f"serverSideEncryption must be AES256, aws:kms or aws:kms:dsse, not {given!r}")
+            problem = f"must be AES256, aws:kms or aws:kms:dsse, not {given!r}"
+            raise ConfigError(problem, path="serverSideEncryption")
         if (self.access_key_id is None) != (self.secret_access_key is None):
-            raise ValueError("accessKeyID and secretAccessKey are given together or not at all")
+            missing = "accessKeyID" if self.access_key_id is None else "secretAccessKey"
+            raise ConfigError("accessKeyID and secretAccessKey are given together or not at all", path=missing)
         if self.session_token is not None and self.access_key_id is None:
-            raise ValueError("sessionToken comes with accessKeyID and secretAccessKey")
+            raise ConfigError("comes with accessKeyID and secretAccessKey", path="sessionToken")
         if self.kms_key_id and not self.server_side_encryption.startswith("aws:kms"):
-            raise ValueError("kmsKeyID comes with serverSideEncryption: aws:kms")
+            raise ConfigError("comes with serverSideEncryption: aws:kms", path="kmsKeyID")
 
 
 def batching(config: S3Config) -> Batching:
@@ -147,16 +151,18 @@ def _check_bucket(name: str) -> None:
     plain = name.removeprefix("s3://").rpartition(":::")[2].partition("/")[0]
     if plain != name and _BUCKET.fullmatch(plain):
         remedy = f"write {plain}"
-    raise ValueError(f"bucketName {name[:80]!r} is no name of a bucket: {remedy}")
+    raise ConfigError(f"{name[:80]!r} is no name of a bucket: {remedy}", path="bucketName")
 
 
 def _check_prefix(prefix: str) -> None:
     if len(prefix.encode()) > _MAX_PREFIX:
-        raise ValueError(f"bucketPrefix is longer than {_MAX_PREFIX} octets; an object's key has at most 1024")
+        raise ConfigError(f"is longer than {_MAX_PREFIX} octets; an object's key has at most 1024", path="bucketPrefix")
     if _CONTROL.search(prefix):
-        raise ValueError(f"bucketPrefix {prefix[:80]!r} has control characters, which no listing can show")
+        raise ConfigError(f"{prefix[:80]!r} has control characters, which no listing can show", path="bucketPrefix")
     if {".", ".."} & set(prefix.split("/")):
-        raise ValueError(f"bucketPrefix {prefix[:80]!r} has a part . or .., which some servers take for a directory")
+        raise ConfigError(
+            f"{prefix[:80]!r} has a part . or .., which some servers take for a directory", path="bucketPrefix"
+        )
 
 
 def _check_endpoint(url: str) -> None:
@@ -164,12 +170,14 @@ def _check_endpoint(url: str) -> None:
         parts = urlsplit(url)
         has_valid_port = parts.port is None or parts.port > 0
     except ValueError:
-        raise ValueError(f"endpointURL {_shown(url)} is not of the form https://host:port") from None
+        raise ConfigError(f"{_shown(url)} is not of the form https://host:port", path="endpointURL") from None
     if parts.username is not None or parts.password is not None:
-        raise ValueError("endpointURL holds a user or a password; write accessKeyID and secretAccessKey instead")
+        raise ConfigError(
+            "holds a user or a password; write accessKeyID and secretAccessKey instead", path="endpointURL"
+        )
     is_plain = not (parts.query or parts.fragment or _CONTROL.search(url) or " " in url)
     if not (parts.scheme in ("http", "https") and parts.hostname and has_valid_port and is_plain):
-        raise ValueError(f"endpointURL {_shown(url)} is not of the form https://host:port")
+        raise ConfigError(f"{_shown(url)} is not of the form https://host:port", path="endpointURL")
 
 
 def _shown(url: str) -> str:
