@@ -16,7 +16,8 @@ from running_flowjoin import Run
 
 pytest.importorskip("flowjoin_s3", reason="the S3 plugin is not installed")
 
-from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, Answer, Request, StandIn
+from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY
+from s3_stand_in import Answer, Request, StandIn
 
 pytestmark = pytest.mark.slow
 

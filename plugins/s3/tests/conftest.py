@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, Forwarder, Server, StandIn, moto, program, weed
+from s3_exporting import MakeConfig
+from s3_forwarder import Forwarder
+from s3_servers import ACCESS_KEY, BUCKET, SECRET_KEY, Server, moto, program, weed
+from s3_stand_in import StandIn
 
 from flowjoin.api import Octets, Secret
 from flowjoin_s3 import S3Config
@@ -114,7 +117,7 @@ def bucket(request: pytest.FixtureRequest, weed_server: Server) -> Iterator[str]
 
 
 @pytest.fixture
-def config_of() -> Callable[..., S3Config]:
+def config_of() -> MakeConfig:
     """A configuration for the stand-in's bucket, or for whatever is given."""
 
     def make(server: StandIn | Server | Forwarder, **keys: Any) -> S3Config:

@@ -14,14 +14,16 @@ from typing import Any, ClassVar
 
 import pytest
 import trio
-from s3_servers import BUCKET, Answer, Forwarder, Server, StandIn
+from s3_exporting import MakeConfig
+from s3_forwarder import Forwarder
+from s3_servers import BUCKET, Server
+from s3_stand_in import Answer, StandIn
 
 from flowjoin.api import Exporter, ExporterType, PluginContext, Secret
 from flowjoin.testing import ExporterConformance
 from flowjoin_s3 import S3Config, _threads, flowjoin_exporter_types
 
 OTHER_BUCKET = "other-flows"
-MakeConfig = Callable[..., S3Config]
 
 
 @pytest.fixture(autouse=True)

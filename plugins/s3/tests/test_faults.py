@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 import trio
-from s3_servers import Answer, Request, StandIn
+from s3_exporting import MakeConfig
+from s3_stand_in import Answer, Request, StandIn
 
 from flowjoin.api import Exporter, FlowBatch, Octets, PermanentExportError, RetryableExportError
 from flowjoin.testing import RecordingContext, numbered_flows
-from flowjoin_s3 import S3Config
 from flowjoin_s3._columns import columns_of
 from flowjoin_s3._exporter import open_s3
 
 pytestmark = pytest.mark.slow
 
-MakeConfig = Callable[..., S3Config]
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "exporters" / "s3.md"
 MIB = 1024 * 1024
 SMALL, LARGE = 300, 10_000  # rows: an object that goes whole, and one of 6 MiB in two parts

@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 import trio
-from s3_servers import READER_KEY, READER_SECRET, Forwarder, Server, StandIn
+from s3_exporting import MakeConfig
+from s3_forwarder import Forwarder
+from s3_servers import READER_KEY, READER_SECRET, Server
+from s3_stand_in import StandIn
 
 from flowjoin.api import FlowBatch, Octets, RetryableExportError, Secret
 from flowjoin.testing import RecordingContext, hostile_flows, numbered_flows
@@ -24,7 +27,6 @@ from flowjoin_s3._keys import antrea_key
 
 pytestmark = pytest.mark.slow
 
-MakeConfig = Callable[..., S3Config]
 MakeWeed = Callable[..., AbstractContextManager[Server]]
 ObjectsIn = Callable[[Server, str], dict[str, bytes]]
 MIB = 1024 * 1024

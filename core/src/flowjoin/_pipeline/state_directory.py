@@ -21,7 +21,15 @@ from typing import Final
 
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["State", "existing_directory", "find_directory", "is_state_directory", "open_state", "write_durably"]
+__all__ = [
+    "State",
+    "existing_directory",
+    "find_directory",
+    "is_state_directory",
+    "open_state",
+    "refuse_no_directory",
+    "write_durably",
+]
 
 _USUAL_PLACE: Final = Path("/var/lib/flowjoin")
 _TOLD: Final = "cluster-uuid-told"
@@ -139,6 +147,24 @@ def existing_directory(configured: Path | None, environment: Mapping[str, str]) 
     named, usual = _places(configured, environment)
     places = usual if named is None else [named]
     return next((place for place in places if is_state_directory(place)), None)
+
+
+def refuse_no_directory(configured: Path | None) -> None:
+    """See to it that what is configured can be a directory; nothing is made.
+
+    Raises:
+        ConfigError: it, or something above it, is a file.
+    """
+    if configured is None:
+        return
+    try:
+        there = next((place for place in (configured, *configured.parents) if place.exists()), None)
+        is_directory = there is None or there.is_dir()
+    except OSError:  # who checks may not look there; who runs it may
+        return
+    if not is_directory:
+        problem = f"{there} is no directory; give the path of one, which may not be there yet"
+        raise ConfigError(problem, path="stateDirectory")
 
 
 def is_state_directory(folder: Path) -> bool:
