@@ -37,7 +37,7 @@ async def delivered_after(directory: Path) -> MemoryExporter:
     return exporter
 
 
-@pytest.mark.parametrize("records", [1, 4], ids=["each row a batch", "batches that are open when a segment is full"])
+@pytest.mark.parametrize("records", [1, 5], ids=["each row a batch", "batches that are open when a segment is full"])
 async def test_what_was_called_spooled_is_there(tmp_path, autojump_clock, records: int) -> None:
     spool = tmp_path / "audit"
     exporter = MemoryExporter([for_ever])
@@ -135,7 +135,7 @@ async def test_a_kill_between_two_names_of_a_segment_loses_nothing(tmp_path, aut
         MemoryExporter([for_ever]).open,
         spool,
         disk=Looked(),
-        batching=Batching(records=4, interval=3600.0),
+        batching=Batching(records=5, interval=3600.0),
         max_octets=SMALL,
     )
     async with trio.open_nursery() as nursery:
