@@ -28,9 +28,10 @@ from one_table import Figure, show
 
 from flowjoin_conntrack._dumper import NetlinkDumper, NetlinkReceiver, open_netlink
 from flowjoin_conntrack._entry import ID_AT, ROW
+from flowjoin_conntrack._exports import Timeouts
 from flowjoin_conntrack._forms import FORM, read
 from flowjoin_conntrack._netlink import dump_request
-from flowjoin_conntrack._store import ConnectionStore, Timeouts
+from flowjoin_conntrack._store import ConnectionStore
 
 ROUNDS = 5
 SETTINGS = {"nf_conntrack_udp_timeout": 3600, "nf_conntrack_acct": 1, "nf_conntrack_timestamp": 1}

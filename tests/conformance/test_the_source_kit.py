@@ -1,20 +1,16 @@
-"""Each check of the sources' kit catches a source broken on purpose; the source that the guide shows passes them."""
+"""Each check of the sources' kit catches a source broken on purpose."""
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
-import datagram_source
 import pytest
 import trio
 from broken_plugins import Config, KitContract, forgetting_a_socket, leaving_its_socket, one_at_a_time, opening
-from datagram_source import NAMES, flowjoin_source_types
 
 from flowjoin.api import (
     AddressFamily,
@@ -389,32 +385,3 @@ async def test_a_second_instance_may_be_refused(autojump_clock: object) -> None:
         opened.clear()
 
     await checks.check_two_instances_do_not_meet(subject_of(opened_with(alone)))
-
-
-class TestDatagrams(SourceConformance):
-    @pytest.fixture
-    def source_type(self) -> SourceType:
-        return flowjoin_source_types()[0]
-
-    @pytest.fixture
-    def config(self, tmp_path: Path) -> datagram_source.Config:
-        return datagram_source.Config(path=f"{tmp_path}/flows")
-
-    @pytest.fixture
-    def example(self, config: datagram_source.Config) -> SourceExample:
-        flow = dict(zip(NAMES, (1700000000, "192.0.2.1", "192.0.2.2", 6, 1500), strict=True))
-
-        async def send() -> None:
-            with trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                for text in ("no flow", json.dumps(flow)):
-                    await sender.sendto(text.encode(), config.path)
-
-        return SourceExample(rows=[flow], happen=send)
-
-    @pytest.fixture
-    def unusable_config(self) -> datagram_source.Config:
-        return datagram_source.Config(path="/no/such/directory/flows")
-
-    @pytest.mark.xfail(strict=True, reason="it is shown in a guide, and in no distribution")
-    async def test_entry_point(self, subject: SourceSubject) -> None:
-        await checks.check_entry_point(subject)

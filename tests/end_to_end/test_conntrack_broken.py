@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,23 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from network_namespace import ASKED, GROUP, Inside, network_namespace
 
-GROUP = 7
 RULES = "table inet t { chain in { type filter hook input priority 0; ct state new counter; }; }"
-NEEDED = f"""
-import socket
-from flowjoin_conntrack._netlink import dump_request
-from flowjoin_conntrack._nflog import bind_request, logged_packets
-asked = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
-asked.settimeout(30)
-for request in (
-    dump_request(socket.AF_INET, zone=None, sequence=1),
-    bind_request({GROUP}, copy_octets=128, batch=1, flush_seconds=1, with_connection=False, sequence=2),
-):
-    asked.send(request)
-    list(logged_packets(asked.recv(65536)))
-"""
-HOLDER = NEEDED + "print('held', flush=True); input()"
+HOLDER = ASKED + "print('held', flush=True); input()"
 EVERYWHERE = f"""
 import trio
 from flowjoin.api import Duration
@@ -50,25 +36,9 @@ print(lives)
 
 
 @pytest.fixture
-def inside(require_program: Callable[[str], str]) -> Iterator[Callable[..., list[str]]]:
-    """Gives a function that makes a command one that runs in a namespace of the test's own."""
-    ip, nft = require_program("ip"), require_program("nft")
-    name = f"fjb{os.getpid()}"
-    made = subprocess.run([ip, "netns", "add", name], capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"no network namespaces here: {made.stderr.strip()}")
-
-    def command(*words: str) -> list[str]:
-        return [ip, "netns", "exec", name, *words]
-
-    try:
-        for words, text in (((nft, "-f", "-"), RULES), ((sys.executable, "-c", NEEDED), None)):
-            asked = subprocess.run(command(*words), input=text, capture_output=True, text=True, check=False)
-            if asked.returncode:
-                pytest.skip(f"this kernel does not tell its connections: {asked.stderr.strip().splitlines()[-1]}")
-        yield command
-    finally:
-        subprocess.run([ip, "netns", "del", name], capture_output=True, check=False)
+def inside(require_program: Callable[[str], str]) -> Iterator[Inside]:
+    with network_namespace(require_program, RULES, switched_on=False) as made:
+        yield made
 
 
 @pytest.fixture
@@ -95,7 +65,7 @@ def ended(command: list[str]) -> tuple[int, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", ["", ", events: true", f", denied: {{group: {GROUP}}}"])
 def test_without_the_capability_it_does_not_start_and_says_what_is_missing(
-    inside: Callable[..., list[str]],
+    inside: Inside,
     flowjoin: Callable[..., tuple[str, ...]],
     require_program: Callable[[str], str],
     keys: str,
@@ -109,9 +79,7 @@ def test_without_the_capability_it_does_not_start_and_says_what_is_missing(
 
 
 @pytest.mark.slow
-def test_a_group_that_another_program_has_is_named(
-    inside: Callable[..., list[str]], flowjoin: Callable[..., tuple[str, ...]]
-) -> None:
+def test_a_group_that_another_program_has_is_named(inside: Inside, flowjoin: Callable[..., tuple[str, ...]]) -> None:
     holder = subprocess.Popen(
         inside(sys.executable, "-c", HOLDER), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -128,7 +96,7 @@ def test_a_group_that_another_program_has_is_named(
 
 @pytest.mark.slow
 def test_parameters_that_cannot_be_set_are_named_and_the_rest_works(
-    inside: Callable[..., list[str]], flowjoin: Callable[..., tuple[str, ...]], require_program: Callable[[str], str]
+    inside: Inside, flowjoin: Callable[..., tuple[str, ...]], require_program: Callable[[str], str]
 ) -> None:
     mount = 'mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec "$@"'
     zero = "echo 0 > /proc/sys/net/netfilter/nf_conntrack_acct"
@@ -141,9 +109,7 @@ def test_parameters_that_cannot_be_set_are_named_and_the_rest_works(
 
 
 @pytest.mark.slow
-def test_a_namespace_that_is_deleted_does_not_end_it(
-    inside: Callable[..., list[str]], flowjoin: Callable[..., tuple[str, ...]]
-) -> None:
+def test_a_namespace_that_is_deleted_does_not_end_it(inside: Inside, flowjoin: Callable[..., tuple[str, ...]]) -> None:
     command = inside(*flowjoin(f", events: true, denied: {{group: {GROUP}}}, gatewayInterface: lo"))
     ip, name = command[0], command[3]
     until_opened(command, then=lambda: subprocess.run([ip, "netns", "del", name], check=True, capture_output=True))
@@ -151,7 +117,7 @@ def test_a_namespace_that_is_deleted_does_not_end_it(
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_with_a_real_kernel_it_ends_wherever_it_is_cancelled(inside: Callable[..., list[str]]) -> None:
+def test_with_a_real_kernel_it_ends_wherever_it_is_cancelled(inside: Inside) -> None:
     done = subprocess.run(
         inside(sys.executable, "-W", "error", "-c", EVERYWHERE),
         capture_output=True,

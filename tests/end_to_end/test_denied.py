@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,9 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from network_namespace import GROUP, Inside, network_namespace
 from policy_server import PolicyServer
 
-GROUP = 7
 # As the guide has it: rules that log what they deny, to a group, with a prefix that says why.
 RULES = f"""
 table inet t {{
@@ -50,22 +49,6 @@ try:
 except PermissionError:
     pass  # what the output chain drops is told to the sender
 """
-# What the source needs: an answer to a request for the table, and a group.
-NEEDED = f"""
-import pathlib, socket
-from flowjoin_conntrack._netlink import dump_request
-from flowjoin_conntrack._nflog import bind_request, logged_packets
-for name in ("nf_conntrack_acct", "nf_conntrack_timestamp"):
-    pathlib.Path("/proc/sys/net/netfilter", name).write_text("1")
-asked = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
-asked.settimeout(30)
-for request in (
-    dump_request(socket.AF_INET, zone=None, sequence=1),
-    bind_request({GROUP}, copy_octets=128, batch=1, flush_seconds=1, with_connection=False, sequence=2),
-):
-    asked.send(request)
-    list(logged_packets(asked.recv(65536)))
-"""
 POLICIES: list[dict[str, object]] = [
     {
         "rule": rule,
@@ -80,33 +63,13 @@ POLICIES: list[dict[str, object]] = [
 
 
 @pytest.fixture
-def inside(require_program: Callable[[str], str]) -> Iterator[Callable[..., list[str]]]:
-    """Gives a function that makes a command one that runs in the namespace."""
-    ip = require_program("ip")
-    nft = require_program("nft")
-    name = f"fjd{os.getpid()}"
-    made = subprocess.run([ip, "netns", "add", name], capture_output=True, text=True, check=False)
-    if made.returncode:
-        pytest.skip(f"no network namespaces here: {made.stderr.strip()}")
-
-    def command(*words: str) -> list[str]:
-        return [ip, "netns", "exec", name, *words]
-
-    try:
-        subprocess.run([ip, "-n", name, "link", "set", "lo", "up"], check=True, capture_output=True)
-        ruled = subprocess.run(command(nft, "-f", "-"), input=RULES, capture_output=True, text=True, check=False)
-        if ruled.returncode:
-            pytest.skip(f"nftables cannot log to a group here: {ruled.stderr.strip()}")
-        asked = subprocess.run(command(sys.executable, "-c", NEEDED), capture_output=True, text=True, check=False)
-        if asked.returncode:
-            pytest.skip(f"this kernel does not tell what it denies: {asked.stderr.strip().splitlines()[-1]}")
-        yield command
-    finally:
-        subprocess.run([ip, "netns", "del", name], capture_output=True, check=False)
+def inside(require_program: Callable[[str], str]) -> Iterator[Inside]:
+    with network_namespace(require_program, RULES) as made:
+        yield made
 
 
 @pytest.fixture(params=["file", "policy_rules"])
-def lookup(request: pytest.FixtureRequest, inside: Callable[..., list[str]], tmp_path: Path) -> Iterator[str]:
+def lookup(request: pytest.FixtureRequest, inside: Inside, tmp_path: Path) -> Iterator[str]:
     """An entry of ``lookups:`` that knows the rules, from a file or from a server in the namespace."""
     server = PolicyServer(tmp_path)
     server.write(*POLICIES)
@@ -118,9 +81,7 @@ def lookup(request: pytest.FixtureRequest, inside: Callable[..., list[str]], tmp
 
 
 @pytest.mark.slow
-def test_denied_packets_become_flows_with_their_rule(
-    inside: Callable[..., list[str]], lookup: str, tmp_path: Path
-) -> None:
+def test_denied_packets_become_flows_with_their_rule(inside: Inside, lookup: str, tmp_path: Path) -> None:
     config = tmp_path / "flowjoin.yaml"
     config.write_text(
         f"stateDirectory: {tmp_path}/state\napiServer: {{address: none}}\n"

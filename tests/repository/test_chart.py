@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from deployment import CHART, OPTIONS, assert_valid, objects
+from deployment import CHART, DEPLOY, OPTIONS, assert_valid, objects
 
 PROXY = ["config.mode=Proxy", "replicas=3"]
 
@@ -109,6 +110,14 @@ def test_another_port_of_the_api_is_the_probes_and_the_services(template: Templa
     assert (port["port"], port["targetPort"]) == (8443, "api")
     (endpoint,) = made(template, "ServiceMonitor", *settings)["spec"]["endpoints"]
     assert endpoint["port"] == port["name"]
+
+
+def test_the_job_that_prometheus_gets_is_the_one_of_the_rules(template: Template) -> None:
+    monitor = made(template, "ServiceMonitor", *OPTIONS["Prometheus"])["spec"]
+    labels = made(template, "Service")["metadata"]["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    rules = (DEPLOY / "prometheus" / "alerts.yaml").read_text()
+    assert set(re.findall(r'job="(\w+)"', rules)) == {labels[monitor["jobLabel"]]}
 
 
 def test_a_policy_names_the_ports_and_who_may_reach_them(template: Template) -> None:

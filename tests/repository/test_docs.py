@@ -106,3 +106,14 @@ def test_the_reference_names_every_error_and_reason() -> None:
         assert f"`{name}`" in page, name
     for reason in Reason:
         assert f"`{reason.value}`" in page, reason.value
+
+
+def test_the_architecture_names_every_room_and_plugin_and_nothing_else() -> None:
+    page = (REPOSITORY / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    rooms, around = re.findall(r"^```\n((?:core/src/flowjoin/|plugins/ ).*?)^```$", page, re.M | re.S)
+
+    package = REPOSITORY / "core" / "src" / "flowjoin"
+    assert set(re.findall(r"^  (\w+)/", rooms, re.M)) == {path.parent.name for path in package.glob("*/__init__.py")}
+    assert set(re.findall(r"^  (\w+)/", around, re.M)) == {
+        path.parent.name for path in (REPOSITORY / "plugins").glob("*/pyproject.toml")
+    }

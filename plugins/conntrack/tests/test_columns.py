@@ -5,8 +5,8 @@ from conntrack_entries import connection, packed
 from flowjoin.api import AddressFamily, Egress, FlowOrigin, Pod, PolicyRule, Service, ServicePort
 from flowjoin.wire.registry import default_registry
 from flowjoin_conntrack._columns import BatchMaker
+from flowjoin_conntrack._exports import Counters, EndReason, Export
 from flowjoin_conntrack._metadata import FlowType, Metadata
-from flowjoin_conntrack._store import Counters, EndReason, Export
 
 UID = "00112233-4455-6677-8899-aabbccddeeff"
 KNOWN = Metadata(

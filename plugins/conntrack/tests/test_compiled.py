@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flowjoin_conntrack import _netlink, _table
-from flowjoin_conntrack._table import FREE, GONE, LEFT_OUT, QUEUED, READY
+from flowjoin_conntrack._table import EXPORTED, FREE, GONE, LEFT_OUT, QUEUED, READY
 
-compiled = pytest.importorskip("flowjoin_conntrack._compiled", reason="the compiled form was not built")
+NOT_BUILT = "the compiled form was not built"
+compiled_netlink = pytest.importorskip("flowjoin_conntrack._compiled_netlink", reason=NOT_BUILT)
+compiled_table = pytest.importorskip("flowjoin_conntrack._compiled_table", reason=NOT_BUILT)
 DATAGRAMS = [bytes.fromhex(line) for line in (Path(__file__).parent / "dump.hex").read_text().split()]
 
 
@@ -38,13 +40,13 @@ def test_any_octets_are_read_alike(
     for at, value in changes:
         changed[at % len(changed)] = value
     given_octets = bytes(changed if cut > len(changed) else changed[:cut])
-    assert answer(compiled.read, given_octets, zones) == answer(_netlink.read, given_octets, zones)
+    assert answer(compiled_netlink.read, given_octets, zones) == answer(_netlink.read, given_octets, zones)
 
 
 @given(st.binary(max_size=200))
 @settings(deadline=None)
 def test_octets_that_are_no_netlink_are_refused_alike(octets: bytes) -> None:
-    assert answer(compiled.read, octets, frozenset()) == answer(_netlink.read, octets, frozenset())
+    assert answer(compiled_netlink.read, octets, frozenset()) == answer(_netlink.read, octets, frozenset())
 
 
 rows = st.builds(
@@ -69,6 +71,9 @@ steps = st.lists(
         st.tuples(st.just("see_and_add"), st.lists(rows, max_size=6).map(b"".join)),
         st.tuples(st.just("replace"), rows),
         st.tuples(st.sampled_from(["exported", "detach", "free"]), st.integers(0, 12)),
+        st.tuples(
+            st.just("restore"), st.tuples(st.integers(0, 12), st.integers(0, 3), st.sampled_from([ESTABLISHED, 254]))
+        ),
         st.tuples(st.just("flags"), st.tuples(st.integers(0, 12), st.sampled_from([LEFT_OUT, QUEUED, READY, GONE]))),
     ),
     max_size=30,
@@ -77,7 +82,7 @@ steps = st.lists(
 
 def facts(table: Any) -> list[object]:
     """All that can be asked."""
-    found: list[object] = [len(table), table.slots, table.absent(3, 0, 100)]
+    found: list[object] = [len(table), table.slots, table.absent(3, 0, 100), table.told(0, 100), table.told(2, 3)]
     for slot in range(table.slots):
         flags = table.flags(slot)
         found.append(flags)
@@ -108,6 +113,10 @@ def do(table: Any, number: int, step: tuple[str, Any]) -> object:
         return None if slot < 0 else table.replace(slot, value, poll, now, wall)
     slot, *flags = value if isinstance(value, tuple) else (value,)
     try:
+        if what == "restore":
+            return table.restore(
+                slot, 2**63 + number, (flags[0], 2**64 - 1, 1, number), flags[1], EXPORTED * (number % 2)
+            )
         if what == "flags":
             return table.set_flags(slot, flags[0], QUEUED)
         return getattr(table, what)(slot)
@@ -118,14 +127,14 @@ def do(table: Any, number: int, step: tuple[str, Any]) -> object:
 @given(steps)
 @settings(max_examples=300, deadline=None)
 def test_any_use_of_the_table_has_the_same_outcome(given_steps: list[tuple[str, Any]]) -> None:
-    plain, fast = _table.ConnectionTable(), compiled.ConnectionTable()
+    plain, fast = _table.ConnectionTable(), compiled_table.ConnectionTable()
     for number, step in enumerate(given_steps):
         assert do(fast, number, step) == do(plain, number, step)
         assert facts(fast) == facts(plain)
 
 
 def test_many_connections_come_and_go() -> None:
-    table = compiled.ConnectionTable()
+    table = compiled_table.ConnectionTable()
     known = {connection(source_port=n % 65536, connection_id=n).pack(): -1 for n in range(20_000)}
     for row in known:
         known[row] = table.add(row, 1, 0.0, 0)
@@ -141,7 +150,7 @@ def test_many_connections_come_and_go() -> None:
     assert len(table.see(b"".join(known), 3, 1.0, 1).unknown) == 0
 
 
-@pytest.mark.parametrize("form", [_table.ConnectionTable, compiled.ConnectionTable])
+@pytest.mark.parametrize("form", [_table.ConnectionTable, compiled_table.ConnectionTable])
 def test_a_slot_that_is_not_in_use_is_an_error(form: Any) -> None:
     table = form()
     slot = table.add(connection().pack(), 1, 0.0, 0)

@@ -11,12 +11,12 @@ import trio
 from conntrack_entries import connection, packed
 
 from flowjoin.testing import RecordingContext
+from flowjoin_conntrack._classifier import Classifier
 from flowjoin_conntrack._config import DeniedConfig
 from flowjoin_conntrack._denials import Denials, LogSource, connection_of
 from flowjoin_conntrack._entry import Connection
-from flowjoin_conntrack._metadata import Classifier
+from flowjoin_conntrack._exports import Timeouts
 from flowjoin_conntrack._packet import packet_of
-from flowjoin_conntrack._store import Timeouts
 
 DATAGRAM = bytes.fromhex((Path(__file__).parent / "denied.hex").read_text())
 PACKETS = 7

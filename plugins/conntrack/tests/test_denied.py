@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flowjoin_conntrack._denied import Denial, DeniedStore
 from flowjoin_conntrack._entry import NO_TCP_STATE, Connection
-from flowjoin_conntrack._store import EndReason, Export, Timeouts
+from flowjoin_conntrack._exports import EndReason, Export, Timeouts
 from flowjoin_conntrack._verdict import Verdict
 
 TIMEOUTS = Timeouts(active=5.0, idle=15.0, stale=300.0)

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from flowjoin.api import Pod, Service, ServicePort
 from flowjoin.testing import RecordingContext
 from flowjoin.wire.registry import default_registry
+from flowjoin_conntrack._classifier import Classifier
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig
 from flowjoin_conntrack._dumper import DefaultZoneFirst, Portion
 from flowjoin_conntrack._entry import Connection
+from flowjoin_conntrack._exports import Counters, EndReason, Export
 from flowjoin_conntrack._external import External, ExternalCorrelator
-from flowjoin_conntrack._metadata import Classifier, FlowType, Metadata
+from flowjoin_conntrack._metadata import FlowType, Metadata
 from flowjoin_conntrack._open import open_source
-from flowjoin_conntrack._store import Counters, EndReason, Export
 
 CLIENT, GATEWAY, POD, FAR_POD = "198.51.100.7", "10.10.0.1", "10.10.0.2", "10.10.1.4"
 SERVICE = (Service(namespace="shop", name="web"), ServicePort(port=80, protocol_identifier=6, name="http"))

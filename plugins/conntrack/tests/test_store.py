@@ -1,40 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from conntrack_entries import CLOSE, ESTABLISHED, TIME_WAIT, connection
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from conntrack_entries import CLOSE, TIME_WAIT, connection
+from conntrack_store import SECOND, Bench, delta
 
-from flowjoin_conntrack._entry import NO_TCP_STATE, Connection
-from flowjoin_conntrack._store import ConnectionStore, EndReason, Export, Timeouts
-
-TIMEOUTS = Timeouts(active=5.0, idle=15.0, stale=300.0)
-SECOND = 10**9
-
-
-class Bench:
-    """A store whose polls and times are said in one word."""
-
-    def __init__(self, classify: Any = lambda _row: "known") -> None:
-        self.store: ConnectionStore[str] = ConnectionStore(TIMEOUTS, classify)
-
-    def poll(self, now: float, *seen: Connection) -> None:
-        for _ in self.store.begin_poll(now, int(now * SECOND)):
-            pass
-        for _ in self.store.see(b"".join(one.pack() for one in seen)):
-            pass
-        list(self.store.end_poll())
-
-    def due(self, now: float) -> list[tuple[EndReason, int]]:
-        """Reason and packets since the last export."""
-        return [(one.reason, delta(one)) for one in self.store.expire(now, 100)]
-
-
-def delta(export: Export[str]) -> int:
-    return Connection.unpack(export.row).packets - export.before.packets
+from flowjoin_conntrack._entry import Connection
+from flowjoin_conntrack._exports import EndReason, Timeouts
 
 
 def test_a_new_connection_is_exported_after_the_active_timeout() -> None:
@@ -139,25 +112,6 @@ def test_a_counter_that_was_set_back_is_no_activity() -> None:
     assert [one.reason for one in bench.store.expire(10, 9)] == [EndReason.IDLE]
 
 
-def test_an_end_that_the_kernel_tells_counts_with_its_last_counters() -> None:
-    bench = Bench()
-    bench.poll(0)
-    bench.store.saw_event(connection(packets=0, status=8).pack(), 1.0, SECOND, is_over=False)
-    over = connection(packets=12, stop=2 * SECOND, tcp_state=NO_TCP_STATE, protocol=17)
-    began = connection(packets=0, tcp_state=NO_TCP_STATE, protocol=17, source_port=5)
-    bench.store.saw_event(began.pack(), 1.0, SECOND, is_over=False)
-    bench.store.saw_event(over.pack(), 2.0, 2 * SECOND, is_over=True)
-    reasons = {delta(one): one.reason for one in bench.store.expire(7, 9)}
-    assert reasons == {0: EndReason.ACTIVE, 12: EndReason.END_OF_FLOW}
-
-
-def test_a_change_without_counters_takes_none_away() -> None:
-    bench = Bench()
-    bench.poll(0, connection(packets=12))
-    bench.store.saw_event(connection(packets=0, tcp_state=TIME_WAIT).pack(), 1.0, SECOND, is_over=False)
-    assert bench.due(5) == [(EndReason.END_OF_FLOW, 12)]
-
-
 def test_a_connection_that_is_nobodys_is_asked_about_ever_less_often() -> None:
     asked: list[float] = []
     now = 0.0
@@ -172,17 +126,6 @@ def test_a_connection_that_is_nobodys_is_asked_about_ever_less_often() -> None:
         now += 1
     assert asked == [0, 1, 3, 7, 15, 31]
     assert (len(bench.store), bench.store.left_out) == (1, 0)
-
-
-def test_an_event_of_what_is_nobodys_yet_does_not_put_off_the_next_question() -> None:
-    asked: list[float] = []
-    bench = Bench(lambda _row: asked.append(now))
-    now = 0.0
-    bench.poll(now, connection(packets=1))
-    bench.store.saw_event(connection(packets=1).pack(), now, 0, is_over=False)  # it was read before it was told
-    now = 1.0
-    bench.poll(now, connection(packets=1))
-    assert asked == [0.0, 0.0, 1.0]
 
 
 def test_what_is_nobodys_and_gone_is_forgotten() -> None:
@@ -284,8 +227,7 @@ def test_a_connection_is_active_by_packets_of_either_side_or_its_state(
 
 
 def test_a_still_connection_leaves_the_queue_at_its_idle_timeout_and_comes_back_with_packets() -> None:
-    bench = Bench()
-    bench.store = ConnectionStore(Timeouts(active=60.0, idle=15.0, stale=300.0), lambda _row: "known")
+    bench = Bench(timeouts=Timeouts(active=60.0, idle=15.0, stale=300.0))
     bench.poll(0, connection(packets=3))
     assert bench.due(14) == []
     assert bench.due(15) == [(EndReason.ACTIVE, 3)]  # no poll has looked again: it may be active
@@ -336,180 +278,3 @@ def test_an_identity_that_the_kernel_gives_again_is_another_connection_by_its_st
     bench.poll(7, connection(packets=4, start=6))
     assert bench.due(11) == [(EndReason.ACTIVE, 2)]
     assert len(bench.store) == 1
-
-
-def test_an_end_that_was_told_is_exported_at_once_and_no_late_row_brings_it_back() -> None:
-    bench = Bench()
-    bench.poll(0, connection(packets=3))
-    bench.due(5)
-    list(bench.store.begin_poll(6, 6 * SECOND))
-    bench.store.saw_event(connection(packets=7).pack(), 6.0, 6 * SECOND, is_over=True)
-    list(bench.store.see(connection(packets=6).pack()))  # was read before
-    list(bench.store.end_poll())
-    assert bench.due(6) == [(EndReason.END_OF_FLOW, 4)]
-    bench.poll(11)
-    assert len(bench.store) == 0
-
-
-def test_what_began_and_ended_between_polls_is_held_until_it_is_exported_and_no_longer() -> None:
-    bench = Bench()
-    bench.poll(0)
-    for number in range(100):
-        row = connection(connection_id=number, packets=1).pack()
-        bench.store.saw_event(row, 1.0, SECOND, is_over=False)
-        bench.store.saw_event(row, 2.0, 2 * SECOND, is_over=True)
-    assert len(bench.store) == 100
-    assert bench.due(2) == [(EndReason.END_OF_FLOW, 1)] * 100
-    assert len(bench.store) == 0
-    assert bench.due(100) == []
-
-
-def test_a_closed_connection_is_held_until_the_kernel_tells_its_end() -> None:
-    bench = Bench()
-    bench.poll(0, connection(packets=3, tcp_state=TIME_WAIT))
-    assert bench.due(5) == [(EndReason.END_OF_FLOW, 3)]
-    bench.store.saw_event(connection(packets=3).pack(), 6.0, 6 * SECOND, is_over=True)
-    assert (len(bench.store), bench.due(100)) == (0, [])
-
-
-def test_the_end_of_what_is_nobodys_leaves_nothing() -> None:
-    bench = Bench(lambda _row: None)
-    bench.store.saw_event(connection().pack(), 0.0, 0, is_over=False)
-    assert bench.store.left_out == 1
-    bench.store.saw_event(connection().pack(), 1.0, 1, is_over=True)
-    assert (bench.store.left_out, len(bench.store), bench.due(1000)) == (0, 0, [])
-
-
-def test_a_connection_whose_event_came_first_keeps_what_the_poll_tells() -> None:
-    bench = Bench()
-    bench.store.saw_event(connection(start=0).pack(), 0.0, 0, is_over=False)
-    bench.poll(1, connection(packets=3, start=9))
-    bench.store.saw_event(connection(start=0).pack(), 2.0, 2 * SECOND, is_over=False)
-    (export,) = bench.store.expire(6, 9)
-    assert (Connection.unpack(export.row).start, delta(export), len(bench.store)) == (9, 3, 1)
-
-
-steps = st.lists(
-    st.tuples(
-        st.integers(0, 3),  # connection
-        st.integers(0, 5),  # more packets
-        st.sampled_from([ESTABLISHED, ESTABLISHED, TIME_WAIT]),
-        st.booleans(),  # whether it is there
-        st.integers(1, 20),  # seconds until the next poll
-    ),
-    max_size=40,
-)
-
-
-@given(steps)
-@settings(deadline=None)
-def test_the_deltas_of_a_connection_add_up_to_what_was_seen_of_it(given_steps: list[Any]) -> None:
-    bench = Bench()
-    packets = [0] * 4
-    state = [ESTABLISHED] * 4
-    generation = [0] * 4
-    is_there = [True] * 4
-    seen: dict[tuple[int, int], int] = {}
-    sums: dict[tuple[int, int], int] = {}
-    ends: dict[tuple[int, int], int] = {}
-    now = 0.0
-
-    def export(at: float) -> None:
-        for one in bench.store.expire(at, 1000):
-            key = (Connection.unpack(one.row).source_port, Connection.unpack(one.row).connection_id)
-            assert delta(one) >= 0
-            sums[key] = sums.get(key, 0) + delta(one)
-            ends[key] = ends.get(key, 0) + (one.reason is EndReason.END_OF_FLOW)
-
-    for index, more, new_state, there, seconds in given_steps:
-        if state[index] == TIME_WAIT or (there and not is_there[index]):  # a port pair that is used again
-            generation[index] += 1
-            packets[index], state[index] = 0, ESTABLISHED
-        packets[index] += more
-        state[index], is_there[index] = new_state, there
-        rows = []
-        for number in range(4):
-            if is_there[number]:
-                rows.append(
-                    connection(
-                        source_port=number,
-                        connection_id=generation[number],
-                        packets=packets[number],
-                        tcp_state=state[number],
-                    )
-                )
-                seen[number, generation[number]] = packets[number]
-        bench.poll(now, *rows)
-        export(now)
-        now += seconds
-    for _ in range(4):
-        bench.poll(now)
-        now += 30
-        export(now)
-    assert sums == seen
-    assert all(count <= 1 for count in ends.values())
-    assert len(bench.store) == 0 or bench.store.next_expiry() is None
-
-
-told = st.lists(
-    st.tuples(
-        st.sampled_from(["begin", "count", "end", "poll", "half a poll", "wait"]), st.integers(0, 2), st.integers(1, 12)
-    ),
-    max_size=60,
-)
-
-
-@given(told, st.booleans())
-@settings(deadline=None)
-def test_with_events_all_that_was_counted_is_told_once_and_each_end_once(
-    given_steps: list[tuple[str, int, int]], id_is_given_again: bool
-) -> None:
-    bench = Bench()
-    now, generation = 0.0, 0
-    alive: dict[int, Connection] = {}
-    seen: dict[tuple[int, int], int] = {}
-    sums: dict[tuple[int, int], int] = {}
-    ends: dict[tuple[int, int], int] = {}
-
-    def event(one: Connection, *, is_over: bool) -> None:
-        bench.store.saw_event(one.pack(), now, int(now * SECOND), is_over=is_over)
-
-    def end(port: int) -> None:
-        one = alive.pop(port)
-        seen[port, one.mark] = one.packets
-        event(replace(one, stop=int(now * SECOND) + 1), is_over=True)
-
-    def export() -> None:
-        for one in bench.store.expire(now, 1000):
-            key = Connection.unpack(one.row).source_port, Connection.unpack(one.row).mark
-            sums[key] = sums.get(key, 0) + delta(one)
-            ends[key] = ends.get(key, 0) + (one.reason is EndReason.END_OF_FLOW)
-
-    for what, port, number in given_steps:
-        now += 0.5
-        if what == "begin" and port not in alive:
-            generation += 1
-            identity = 7 if id_is_given_again else generation
-            alive[port] = connection(source_port=port, connection_id=identity, start=generation, mark=generation)
-            event(replace(alive[port], start=0), is_over=False)
-        elif what == "count" and port in alive:
-            alive[port] = replace(alive[port], packets=alive[port].packets + number)
-        elif what == "end" and port in alive:
-            end(port)
-        elif what == "poll":
-            bench.poll(now, *alive.values())
-        elif what == "half a poll":
-            list(bench.store.begin_poll(now, int(now * SECOND)))
-            list(bench.store.see(b"".join(one.pack() for one in list(alive.values())[:1])))
-        else:
-            now += number
-        export()
-    for port in list(alive):
-        end(port)
-    now += 100
-    export()
-    assert sums == seen
-    assert ends == dict.fromkeys(seen, 1)
-    bench.poll(now)
-    bench.poll(now + 1)
-    assert len(bench.store) == 0

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from flowjoin.wire.registry import default_registry
 from flowjoin_conntrack import _netlink
+from flowjoin_conntrack._classifier import Classifier
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._entry import NO_TCP_STATE, ROW, Connection
+from flowjoin_conntrack._exports import Counters, EndReason, Export, end_of
 from flowjoin_conntrack._forms import read
-from flowjoin_conntrack._metadata import Classifier, Metadata
-from flowjoin_conntrack._store import Counters, EndReason, Export, end_of
+from flowjoin_conntrack._metadata import Metadata
 from flowjoin_conntrack._text_rows import parse_ovs_line, rows_of
 
 TO_THE_GATEWAY = TO_A_SERVICE.replace("10.96.0.1", "8.7.6.5").replace("100.10.0.106", "8.7.6.5")

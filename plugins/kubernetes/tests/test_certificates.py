@@ -129,6 +129,21 @@ async def test_what_others_wrote_about_an_object_stays(hand: ClusterHand, store:
     assert metadata["finalizers"] == ["flows.example/kept"]
 
 
+async def test_a_secret_of_another_type_is_renewed_as_it_is(hand: ClusterHand, store: ClusterCertificates) -> None:
+    made = {key: base64.b64encode(value).decode() for key, value in PAIR.items()}
+    await hand.put("secrets", {"metadata": {"name": AUTHORITY.value}, "type": "Opaque", "data": made})
+    held = await store.get(AUTHORITY)
+    assert held is not None
+    assert await store.put(AUTHORITY, {**PAIR, "tls.key": b"new"}, held.version)
+    secret = await hand.read("secrets", AUTHORITY.value)
+    assert secret["type"] == "Opaque"
+    assert base64.b64decode(secret["data"]["tls.key"]) == b"new"
+    await hand.delete("secrets", AUTHORITY.value)
+    assert await store.get(AUTHORITY) is None
+    assert await store.put(AUTHORITY, PAIR, None)
+    assert (await hand.read("secrets", AUTHORITY.value))["type"] == "kubernetes.io/tls"
+
+
 @pytest.mark.parametrize("data", [None, {"tls.crt": "no base64!", "tls.key": 7}])
 async def test_what_is_no_value_is_as_good_as_absent(
     server: KubernetesStandIn, lone: ClusterCertificates, data: dict[str, Any] | None

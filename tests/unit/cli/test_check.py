@@ -63,7 +63,7 @@ def test_an_unknown_key_of_antreas_warns_and_fails_when_strict(file: Path, capsy
             'F:1: flowAggregatorAddress: "a b" is neither an address nor a DNS name',
         ),
         (b"limits: {flow: 1}\n", 'F:1: limits.flow: is not a known key; did you mean "flows"?'),
-        (b"mode: Proxy\nclusterID: \xff\n", "F:2: is not UTF-8 text"),
+        (b"mode: Proxy\nclusterID: \xff\n", "F:2: is not UTF-8 text; save it as UTF-8"),
         (
             b"collectors: [{protocol: udp}]\nrecordContents: {elements: [bgpSourceAsNumbr]}\n",
             'F:2: recordContents.elements[0]: no element is named "bgpSourceAsNumbr"; '
@@ -171,7 +171,7 @@ def test_an_expired_certificate_is_a_warning_because_other_collectors_work_on(
         ),
         ("pods:\n  - {namespace: shop}\n", "L:2: pods[0].name: is missing; give text"),
         ("nodes: [{name: a, adresses: []}]", 'L:1: nodes[0].adresses: is not a known key; did you mean "addresses"?'),
-        ("pods: \xff", "L:1: is not UTF-8 text"),
+        ("pods: \xff", "L:1: is not UTF-8 text; save it as UTF-8"),
     ],
 )
 def test_a_look_up_file_that_cannot_be_used_is_named(

@@ -128,7 +128,7 @@ def test_null_takes_the_default_everywhere() -> None:
         ("text: a\nshare: 2", 'f:2: exporters[1].share: must be a number from 0 to 1, not "2"'),
         ("text: a\nisOn: 1", 'f:2: exporters[1].isOn: must be true or false, not "1"'),
         ("text: a\nplace: ''", 'f:2: exporters[1].place: must be a path, not ""'),
-        ("text: a\ncolour: RED", 'f:2: exporters[1].colour: must be red or darkBlue, not "RED"'),
+        ("text: a\ncolour: RED", 'f:2: exporters[1].colour: must be red or darkBlue, not "RED"; did you mean "red"?'),
         ("text: a\nchoice: 3", 'f:2: exporters[1].choice: must be a or 2, not "3"'),
         ("text: a\nnames: b", 'f:2: exporters[1].names: must be a list, each item text, not "b"'),
         ("text: a\nnames:\n- b\n- [c]", "f:4: exporters[1].names[1]: must be text, not a list"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from spool_bench import FaultyDisk, at_once
 
 from flowjoin._kernel.interface import KeepsFlows
 from flowjoin._pipeline.checkpoint import Checkpoint
-from flowjoin._pipeline.checkpoint_file import CheckpointError, open_checkpoint
+from flowjoin._pipeline.checkpoint_file import CheckpointError, CheckpointReader, open_checkpoint
 from flowjoin._pipeline.health import HealthTable, State
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.state_directory import open_state
@@ -65,6 +66,7 @@ class Start:
             flows_per_slice=2,
             interval=300.0,
             max_age=900.0,
+            restored=lambda: self.harness.statistics.flows_restored,
             lanes=lambda: {"audit": "here/audit/1/17"},
             component=self.health.add("checkpoint", "flows"),
             log=self.log,
@@ -168,6 +170,34 @@ async def test_what_is_no_checkpoint_of_ours_is_refused_by_name(tmp_path: Path, 
     write(tmp_path / "checkpoint", octets)
     await start.checkpoint.restore()
     assert problem in start.problem
+
+
+@pytest.mark.parametrize(
+    ("broken", "consequence"),
+    [(1, "no flow is restored"), (2, "its first 2 flows are restored, the others are not")],
+)
+async def test_one_that_breaks_while_it_is_read_says_what_came_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int, consequence: str
+) -> None:
+    first = Start(tmp_path)
+    first.send(5)
+    await first.checkpoint.save(is_last=True)
+    blocks = 0
+
+    def block(reader: CheckpointReader, place: tuple[int, int]) -> bytes:
+        nonlocal blocks
+        blocks += 1
+        if blocks == broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return zlib.decompress(reader.disk.read(reader.path, *place))
+
+    monkeypatch.setattr(CheckpointReader, "block", block)
+    second = Start(tmp_path)
+    await second.checkpoint.restore()
+    level, event, facts = second.log.lines[-1]
+    assert (level, event, facts["consequence"]) == ("error", "checkpoint_refused", consequence)
+    assert second.harness.statistics.flows_restored == second.harness.statistics.flows_held == 2 * (broken - 1)
+    assert (second.health.snapshot()[0].state, second.health.snapshot()[0].failures) == (State.OK, 1)
 
 
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), is_cut=st.booleans())

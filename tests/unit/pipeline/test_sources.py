@@ -112,3 +112,100 @@ async def test_a_bug_behind_the_source_is_not_the_sources(autojump_clock) -> Non
 
     with pytest.raises(AssertionError, match="bug"):
         await Bench(batches, broken).stage.run()
+
+
+class Telling:
+    """An iterator that waits, and has some batches left when the program ends."""
+
+    def __init__(self, left: list[FlowBatch], *, pause: float = 0.0, error: Exception | None = None) -> None:
+        self._left = left
+        self._pause = pause
+        self._error = error
+        self._finishing = trio.Event()
+        self.asked = 0
+
+    def finish(self) -> None:
+        self.asked += 1
+        if self._error is not None:
+            raise self._error
+        self._finishing.set()
+
+    def __aiter__(self) -> AsyncIterator[FlowBatch]:
+        return self
+
+    async def __anext__(self) -> FlowBatch:
+        await self._finishing.wait()
+        await trio.sleep(self._pause)
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop(0)
+
+
+async def finished(bench: Bench) -> float:
+    """Seconds that it took to end, once it was told to."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.stage.run)
+        await trio.sleep(3)
+        began = trio.current_time()
+        bench.stage.finish(10)
+    return trio.current_time() - began
+
+
+async def test_a_source_that_has_something_left_tells_it_when_the_program_ends(autojump_clock) -> None:
+    bench = Bench(lambda: Telling([batch_of(1), batch_of(2)], pause=2))
+    assert await finished(bench) == 6
+    assert (bench.rows, bench.closed) == ([1, 2], 1)
+    assert bench.log.events("info") == ["source_opened", "source_ended"]
+
+
+async def test_a_source_that_needs_too_long_for_what_is_left_is_cut_short_and_that_is_said(autojump_clock) -> None:
+    bench = Bench(lambda: Telling([batch_of(number) for number in range(9)], pause=4))
+    assert await finished(bench) == 10
+    assert (bench.rows, bench.closed) == ([0, 1], 1)
+    assert bench.log.events("warning") == ["source_cut_short"]
+
+
+async def test_a_source_that_has_nothing_to_tell_at_the_end_is_cancelled(autojump_clock) -> None:
+    async def batches() -> AsyncIterator[FlowBatch]:
+        yield batch_of(1)
+        await trio.sleep_forever()
+
+    bench = Bench(batches)
+    assert await finished(bench) == 0
+    assert (bench.rows, bench.closed) == ([1], 1)
+    assert bench.log.events("warning") == []
+
+
+async def test_a_source_that_cannot_finish_is_cancelled_and_named(autojump_clock) -> None:
+    bench = Bench(lambda: Telling([batch_of(1)], error=ValueError("no")))
+    assert await finished(bench) == 0
+    assert (bench.rows, bench.closed) == ([], 1)
+    assert bench.log.events("error") == ["plugin_failed"]
+
+
+async def test_a_source_that_fails_when_the_program_ends_is_not_opened_again(autojump_clock) -> None:
+    class Failing(Telling):
+        async def __anext__(self) -> FlowBatch:
+            await self._finishing.wait()
+            raise OSError("gone")
+
+    opened: list[Telling] = []
+
+    def batches() -> Telling:
+        opened.append(Failing([]))
+        return opened[-1]
+
+    bench = Bench(batches)
+    assert await finished(bench) == 0
+    assert (len(opened), bench.closed) == (1, 1)
+
+
+async def test_a_source_that_is_not_open_when_the_program_ends_is_given_up(autojump_clock) -> None:
+    async def batches() -> AsyncIterator[FlowBatch]:
+        await trio.sleep(2.5)
+        raise OSError("gone")
+        yield  # a generator
+
+    bench = Bench(batches)
+    assert await finished(bench) == 0
+    assert (bench.closed, bench.log.events("warning")) == (1, [])

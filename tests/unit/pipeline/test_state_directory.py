@@ -27,7 +27,7 @@ def test_ids_are_made_once_and_the_epoch_is_raised_at_every_start(tmp_path: Path
 
 def test_the_epoch_is_on_the_disk_before_anything_gets_an_id(tmp_path: Path) -> None:
     with open_state(tmp_path) as state:
-        assert (tmp_path / "epoch").read_text() == f"{state.epoch}\n"
+        assert (tmp_path / "epoch").read_text().split()[0] == str(state.epoch)
 
 
 def test_a_second_process_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
@@ -49,6 +49,52 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, name: str, what: str,
 
     with pytest.raises(ConfigError, match=f"{name} does not hold {what}"), open_state(tmp_path):
         pass
+
+
+def test_an_epoch_of_which_anything_changed_is_found_or_a_larger_one(tmp_path: Path) -> None:
+    for _ in range(23):
+        with open_state(tmp_path):
+            pass
+    whole = (tmp_path / "epoch").read_bytes()
+    changed = [whole[:at] for at in range(len(whole))]
+    changed += [
+        whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :] for at in range(len(whole)) for bit in range(8)
+    ]
+    for octets in changed:
+        (tmp_path / "epoch").write_bytes(octets)
+        try:
+            with open_state(tmp_path) as state:
+                assert state.epoch > 23, octets
+        except ConfigError:
+            pass  # it is found
+
+
+def test_an_epoch_that_a_person_wrote_counts(tmp_path: Path) -> None:
+    with open_state(tmp_path):
+        pass
+    (tmp_path / "epoch").write_text("41\n")
+    with open_state(tmp_path) as state:
+        assert state.epoch == 42
+
+
+def test_an_instance_whose_epoch_is_lost_is_another_one(tmp_path: Path) -> None:
+    """Else its ids would name other rows, and destinations that know them would pass over these."""
+    with open_state(tmp_path) as first:
+        pass
+    (tmp_path / "epoch").unlink()
+    with open_state(tmp_path) as second:
+        assert second.epoch == 1
+        assert second.instance_id != first.instance_id
+        assert second.cluster_uuid == first.cluster_uuid
+
+
+def test_an_epoch_that_somebody_removes_while_it_is_in_use_does_not_begin_anew(tmp_path: Path) -> None:
+    with open_state(tmp_path):
+        pass
+    with open_state(tmp_path) as state:
+        (tmp_path / "epoch").unlink()
+        later = state.next_epoch()
+        assert (later.epoch, later.last_epoch()) == (3, 3)
 
 
 def test_a_place_that_cannot_be_used_is_the_operators_error(tmp_path: Path) -> None:
@@ -93,7 +139,7 @@ def test_an_epoch_that_cannot_be_written_is_an_error_and_leaves_the_old_one(
         with pytest.raises(ConfigError, match="Input/output error"), open_state(tmp_path):
             pass
 
-    assert (tmp_path / "epoch").read_text() == "1\n"
+    assert (tmp_path / "epoch").read_text().startswith("1 ")
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
@@ -121,7 +167,7 @@ def test_on_a_full_disk_the_one_who_would_empty_it_can_start(
     monkeypatch.setattr(state_directory, "write_durably", full)
     with open_state(tmp_path) as state:
         assert state.epoch == before + 1
-    assert (tmp_path / "epoch").read_text() == f"{before + 1}\n"
+    assert (tmp_path / "epoch").read_text().startswith(f"{before + 1} ")
     assert (tmp_path / "epoch").stat().st_ino == place
 
 
@@ -164,7 +210,7 @@ def test_the_next_epoch_of_a_run_is_on_the_disk_before_anything_has_it(tmp_path:
     with open_state(tmp_path) as state:
         later = state.next_epoch()
         assert (state.epoch, later.epoch) == (1, 2)
-        assert (tmp_path / "epoch").read_text() == "2\n"
+        assert (tmp_path / "epoch").read_text().startswith("2 ")
         assert later.instance_id == state.instance_id
     with open_state(tmp_path) as state:
         assert state.epoch == 3

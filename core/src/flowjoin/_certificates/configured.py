@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from flowjoin._certificates.files import TlsFiles, read_files, server_tls
 from flowjoin._certificates.profiles import subject_alternative_name
-from flowjoin._certificates.server_context import VERSIONS
+from flowjoin._certificates.server_context import VERSIONS, check_ciphers
 from flowjoin._config.load import LoadedConfig, Notice
 from flowjoin._config.model import ApiServer, ApiServerTls, CollectorTls, Config
 from flowjoin._model.errors import ConfigError
@@ -64,7 +64,7 @@ def _openssl_name(name: str) -> str:
 
 
 def check_files(loaded: LoadedConfig, now: float) -> tuple[Notice, ...]:
-    """Read every file that TLS needs, and say what the operator should know.
+    """Read every file that TLS needs, try the names of ciphers, and say what the operator should know.
 
     Args:
         loaded: the configuration.
@@ -75,6 +75,12 @@ def check_files(loaded: LoadedConfig, now: float) -> tuple[Notice, ...]:
     """
     if any(collector.protocol == "tls" and collector.tls is None for collector in loaded.config.collectors):
         _check_address(loaded)
+    api = loaded.config.api_server
+    try:
+        if api.tls != "none" and api.endpoint is not None:
+            check_ciphers(api_ciphers(api))
+    except ValueError as exc:
+        raise loaded.located(ConfigError(str(exc), path="apiServer.tlsCipherSuites")) from exc
     notices = []
     for files in _files(loaded.config):
         try:

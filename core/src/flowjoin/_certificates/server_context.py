@@ -16,7 +16,7 @@ from typing import Final
 
 from flowjoin._certificates.material import MaterialError, TlsMaterial
 
-__all__ = ["VERSIONS", "server_context"]
+__all__ = ["VERSIONS", "check_ciphers", "server_context"]
 
 VERSIONS: Final = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
@@ -46,11 +46,7 @@ def server_context(
     # TLS 1.3 sends session tickets after the handshake. An exporting process that only writes never reads them, and
     # when it closes with octets unread its system resets the connection: what it sent last would be lost.
     context.num_tickets = 0
-    if ciphers:
-        try:
-            context.set_ciphers(ciphers)
-        except ssl.SSLError as exc:
-            raise ValueError(f'OpenSSL has no cipher in "{ciphers[:100]}"') from exc
+    _set_ciphers(context, ciphers)
     try:
         with _as_file(material.certificate + b"\n" + material.key) as path:
             # Without a password function the library would ask for one at the terminal.
@@ -67,6 +63,25 @@ def server_context(
         # In a server OpenSSL asks for a certificate that is good for a client (extended key usage).
         context.verify_mode = ssl.CERT_OPTIONAL if may_be_nobody else ssl.CERT_REQUIRED
     return context
+
+
+def check_ciphers(ciphers: str) -> None:
+    """See to it that there are some of these names.
+
+    Raises:
+        ValueError: there are none.
+    """
+    _set_ciphers(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ciphers)
+
+
+def _set_ciphers(context: ssl.SSLContext, ciphers: str) -> None:
+    if not ciphers:
+        return
+    try:
+        context.set_ciphers(ciphers)
+    except ssl.SSLError as exc:
+        problem = f'OpenSSL has no cipher in "{ciphers[:100]}"; write one such as ECDHE-RSA-AES128-GCM-SHA256'
+        raise ValueError(problem) from exc
 
 
 def _words(exc: Exception) -> str:

@@ -10,8 +10,9 @@ import time
 from flowjoin._certificates.configured import check_files
 from flowjoin._cli.configuration import add_config_argument, read_config, say_notices
 from flowjoin._config.plugin_settings import bind_plugins
+from flowjoin._model.errors import ConfigError
 from flowjoin._pipeline.spool.places import orphan_spools
-from flowjoin._pipeline.state_directory import existing_directory
+from flowjoin._pipeline.state_directory import existing_directory, refuse_no_directory
 from flowjoin._plugins.loader import load_plugins
 from flowjoin.wire.registry import default_registry
 
@@ -34,6 +35,10 @@ def run(arguments: argparse.Namespace) -> int:
     loaded.require_available()
     say_notices(check_files(loaded, time.time()))
     say_notices(bind_plugins(loaded, load_plugins, default_registry()).remarks)
+    try:
+        refuse_no_directory(loaded.config.state_directory)
+    except ConfigError as exc:
+        raise loaded.located(exc) from exc
     directory = existing_directory(loaded.config.state_directory, os.environ)
     for name in orphan_spools(directory, {entry.name for entry in loaded.config.exporters if entry.spool != "none"}):
         problem = f"rows wait in the spool {name}, and no exporter has this name"

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
-from flowjoin._config.durations import format_duration, parse_duration
+from flowjoin._config.descriptions import describe, known_instead, meant, show
+from flowjoin._config.durations import parse_duration
 from flowjoin._config.fields import (
     FieldSpec,
     Settings,
@@ -27,9 +28,8 @@ from flowjoin._config.fields import (
     union_members,
 )
 from flowjoin._config.nodes import Entry, MappingNode, Node, ScalarNode, SequenceNode, is_empty, is_null
-from flowjoin._config.sizes import format_octets, parse_octets
+from flowjoin._config.sizes import parse_octets
 from flowjoin._model.errors import ConfigError
-from flowjoin._model.nearest import nearest
 from flowjoin.api._settings import Bounds, Duration, Octets, Secret
 
 __all__ = ["Binder", "bind", "bind_settings"]
@@ -37,8 +37,6 @@ __all__ = ["Binder", "bind", "bind_settings"]
 T = TypeVar("T")
 
 _TRUE: Final = frozenset(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"))
-_SHOWN: Final = 60  # characters of a wrong value that an error repeats
-_LISTED: Final = 12  # more known keys than that help nobody in one sentence
 _HOW_SECRETS: Final = "a secret is not written into the configuration; write {file: PATH} or {env: NAME}"
 
 
@@ -61,17 +59,6 @@ def bind_settings(settings: Settings, into: type[T]) -> T:
         TypeError: as ``bind``.
     """
     return bind(settings.node, into, path=settings.path, source=settings.source)
-
-
-def _known_instead(word: str, known: Iterable[str]) -> str:
-    """The half-sentence that helps with an unknown key: the nearest one, or all of them."""
-    names = tuple(known)
-    near = nearest(word, names)
-    if near is not None:
-        return f'did you mean "{near}"?'
-    if len(names) > _LISTED:
-        return "docs/reference/configuration.md lists what is known here"
-    return f"known here: {', '.join(names)}" if names else "nothing is known here"
 
 
 class Binder:
@@ -101,7 +88,7 @@ class Binder:
         """An instance of that dataclass."""
         specs = fields_of(into)
         if not isinstance(node, MappingNode):
-            raise self._wrong(node, path, describe(into))
+            raise self._wrong(node, path, into)
         # First of all, so that a required key that is misspelt is not told as missing.
         if not any(spec.hint is Settings for spec in specs):
             self.unknown_keys(node, [spec.key for spec in specs], path, lenient=into in self._lenient)
@@ -113,9 +100,9 @@ class Binder:
             entry = node.get(spec.key)
             if entry is None or is_null(entry.value) or (into in self._empty_is_default and is_empty(entry.value)):
                 if spec.required:
-                    raise self._error(
-                        f"is missing; give {describe(spec.hint, spec.bounds)}", _join(path, spec.key), node.line
-                    )
+                    what = f" ({spec.documentation})" if spec.documentation else ""
+                    problem = f"is missing; give {describe(spec.hint, spec.bounds)}{what}"
+                    raise self._error(problem, _join(path, spec.key), node.line)
                 continue
             values[spec.name] = self.value(entry.value, spec.hint, _join(path, spec.key), spec.bounds, entry.line)
         try:
@@ -133,7 +120,7 @@ class Binder:
         for entry in node.entries:
             if entry.key in known:
                 continue
-            problem = f"is not a known key; {_known_instead(entry.key, known)}"
+            problem = f"is not a known key; {known_instead(entry.key, known)}"
             if not lenient or self._report is None:
                 raise self._error(problem, _join(path, entry.key), entry.line)
             self._report(problem, _join(path, entry.key), entry.line)
@@ -155,22 +142,22 @@ class Binder:
             return self.dataclass(node, hint, path)
         if (item := sequence_item(hint)) is not None:
             if not isinstance(node, SequenceNode):
-                raise self._wrong(node, path, describe(hint, bounds), line)
+                raise self._wrong(node, path, hint, line, bounds)
             items = (self.value(child, item, f"{path}[{index}]", bounds) for index, child in enumerate(node.items))
             return list(items) if get_origin(hint) is list else tuple(items)
         if (item := mapping_value(hint)) is not None:
             if not isinstance(node, MappingNode):
-                raise self._wrong(node, path, describe(hint, bounds), line)
+                raise self._wrong(node, path, hint, line, bounds)
             return {
                 entry.key: self.value(entry.value, item, _join(path, entry.key), bounds, entry.line)
                 for entry in node.entries
             }
         if not isinstance(node, ScalarNode) or node.kind == "null":
-            raise self._wrong(node, path, describe(hint, bounds), line)
+            raise self._wrong(node, path, hint, line, bounds)
         try:
             return _scalar(node, hint, bounds)
         except _Mismatch:
-            raise self._wrong(node, path, describe(hint, bounds), line) from None
+            raise self._wrong(node, path, hint, line, bounds) from None
         except ValueError as exc:
             raise self._error(str(exc), path, line) from exc
 
@@ -186,7 +173,7 @@ class Binder:
                 return self.value(node, member, path, bounds, line)
             except ConfigError:
                 continue
-        raise self._wrong(node, path, describe(hint, bounds), line)
+        raise self._wrong(node, path, hint, line, bounds)
 
     def _rest(self, node: MappingNode, specs: tuple[FieldSpec, ...], path: str) -> Settings:
         own = {spec.key for spec in specs if spec.hint is not Settings}
@@ -207,8 +194,11 @@ class Binder:
             return Secret("env", place.text)
         raise self._error(_HOW_SECRETS, path, line)
 
-    def _wrong(self, node: Node, path: str, right: str, line: int | None = None) -> ConfigError:
-        return self._error(f"must be {right}, not {_show(node)}", path, node.line if line is None else line)
+    def _wrong(
+        self, node: Node, path: str, hint: Any, line: int | None = None, bounds: Bounds | None = None
+    ) -> ConfigError:
+        problem = f"must be {describe(hint, bounds)}, not {show(node)}{meant(node, hint)}"
+        return self._error(problem, path, node.line if line is None else line)
 
     def _error(self, problem: str, path: str, line: int) -> ConfigError:
         return ConfigError(problem, path=path, line=line, source=self._source)
@@ -279,69 +269,6 @@ def _shape(hint: Any) -> type[Node]:
     if dataclasses.is_dataclass(hint) and not hasattr(hint, "from_text"):
         return MappingNode
     return ScalarNode
-
-
-def describe(hint: Any, bounds: Bounds | None = None) -> str:
-    """What an operator may write there, to follow "must be" or "give"."""
-    hint, metadata = split_annotated(hint)
-    bounds = next((item for item in metadata if isinstance(item, Bounds)), bounds)
-    members = union_members(hint)
-    if len(members) > 1:
-        return " or ".join(describe(member, bounds) for member in members)
-    (hint,) = members
-    if hint is Duration:
-        return f"a duration such as 30s or 1m30s{_range(bounds, format_duration)}"
-    if hint is Octets:
-        return f"a size such as 256MiB or 4096{_range(bounds, lambda number: format_octets(int(number)))}"
-    if hint is int:
-        return f"a whole number{_range(bounds, lambda number: str(int(number)))}"
-    if hint is float:
-        return f"a number{_range(bounds, str)}"
-    if hint is bool:
-        return "true or false"
-    if hint is str:
-        return "text"
-    if hint is Path:
-        return "a path"
-    if hint is Secret:
-        return "{file: PATH} or {env: NAME}"
-    if get_origin(hint) is Literal:
-        return _one_of(str(value) for value in get_args(hint))
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return _one_of(str(member.value) for member in hint)
-    if (item := sequence_item(hint)) is not None:
-        return f"a list, each item {describe(item, bounds)}"
-    if mapping_value(hint) is not None:
-        return "a mapping"
-    if hasattr(hint, "from_text"):
-        return f"text such as {hint.EXAMPLE}" if hasattr(hint, "EXAMPLE") else "text"
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        keys = ", ".join(spec.key for spec in fields_of(hint) if spec.hint is not Settings)
-        return f"a mapping with the keys {keys}"
-    raise TypeError(f"a configuration field cannot have the type {hint!r}")
-
-
-def _range(bounds: Bounds | None, show: Callable[[float], str]) -> str:
-    if bounds is None:
-        return ""
-    if bounds.maximum is None:
-        return f", at least {show(bounds.minimum)}"
-    return f" from {show(bounds.minimum)} to {show(bounds.maximum)}"
-
-
-def _one_of(values: Iterable[str]) -> str:
-    *most, last = values
-    return f"{', '.join(most)} or {last}" if most else last
-
-
-def _show(node: Node) -> str:
-    if isinstance(node, SequenceNode):
-        return "a list"
-    if isinstance(node, MappingNode):
-        return "a mapping"
-    if node.kind == "null":
-        return "nothing"
-    return f'"{node.text}"' if len(node.text) <= _SHOWN else f'"{node.text[:_SHOWN]}…"'
 
 
 def _join(path: str, key: str) -> str:

@@ -20,6 +20,7 @@ _NANOSECONDS: Final = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
+_LONGER: Final = {"d": "a day is 24h", "w": "a week is 168h", "y": "a year is 8760h"}
 _MAX_NANOSECONDS: Final = 2**63 - 1  # Go's range, about 292 years
 _MAX_CHARACTERS: Final = 100
 _EXAMPLES: Final = "30s, 1m30s or 250ms"
@@ -47,7 +48,8 @@ def parse_duration(text: str) -> Duration:
         if not unit:
             raise ValueError(f'"{text}" has no unit; write a duration such as {_EXAMPLES}')
         if unit not in _NANOSECONDS:
-            raise ValueError(f'"{text}" has the unknown unit "{unit}"; the units are h, m, s, ms, us and ns')
+            remedy = _LONGER.get(unit.strip().lower(), "the units are h, m, s, ms, us and ns")
+            raise ValueError(f'"{text}" has the unknown unit "{unit}"; {remedy}')
         nanoseconds += Fraction(number.removesuffix(".")) * _NANOSECONDS[unit]
         position = part.end()
     whole = int(nanoseconds)

@@ -6,11 +6,21 @@ import ipaddress
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-__all__ = ["Endpoint"]
+__all__ = ["Endpoint", "is_host"]
 
 _MAX_PORT: Final = 65535
 _PORT_DIGITS: Final = 5
 _MAX_HOST: Final = 253  # RFC 1035 section 2.3.4, without the closing dot
+
+
+def is_host(text: str) -> bool:
+    """Whether it is an IPv4 address or can be a name; what ends in a number can be no name (RFC 3696 section 2)."""
+    if text.rpartition(".")[2].isdigit():
+        try:
+            ipaddress.IPv4Address(text)
+        except ValueError:
+            return False
+    return 0 < len(text) <= _MAX_HOST and text.isprintable() and not any(each in text for each in " /[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +71,6 @@ class Endpoint:
                 raise ValueError(f'"{host[:100]}" in brackets is not an IPv6 address') from None
         elif ":" in host or "[" in host or "]" in host:
             raise ValueError(f'"{text[:100]}" needs brackets around the IPv6 address, as in "[::]:4739"')
-        elif len(host) > _MAX_HOST or not host.isprintable() or " " in host or "/" in host:
+        elif not is_host(host):
             raise ValueError(f'"{host[:100]}" is neither an address nor a host name')
         return cls(host=host, port=int(port))

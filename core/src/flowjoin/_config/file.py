@@ -77,7 +77,7 @@ def text_of(octets: bytes, path: str) -> str:
         return octets.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         line = octets.count(b"\n", 0, exc.start) + 1
-        raise ConfigError("is not UTF-8 text", line=line, source=path) from exc
+        raise ConfigError("is not UTF-8 text; save it as UTF-8", line=line, source=path) from exc
 
 
 def _is_in_cluster() -> bool:

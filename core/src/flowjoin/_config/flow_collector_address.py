@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from flowjoin._config.endpoint import is_host
 from flowjoin._model.nearest import nearest
 
 __all__ = ["FlowCollectorAddress", "parse_flow_collector_address"]
@@ -90,7 +91,8 @@ def _check_host(host: str, example: str) -> None:
         raise ValueError(f"{_INVALID}: the host is missing; write {example}")
     if ":" in host and not _is_ipv6(host):
         raise ValueError(f'{_INVALID}: "{host[:_SHOWN]}" in brackets is no IPv6 address')
-    if not host.isprintable() or any(each in host for each in " []"):
+    # An agent's may be a Service: namespace/name.
+    if ":" not in host and not all(is_host(part) for part in host.split("/", 1)):
         raise ValueError(f'{_INVALID}: "{host[:_SHOWN]}" is neither an address nor a host name; write {example}')
 
 

@@ -37,6 +37,7 @@ _API_OPEN: Final = (
     "(token: {file: PATH}, tls.clientCA or reviewTokens: true), or write an address such as 127.0.0.1:10348, or none"
 )
 _ELEMENTS: Final = "recordContents.elements"
+_TLS_VERSIONS: Final = ("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 _SHOWN: Final = 60  # characters of a wrong value that an error repeats
 _TRANSPORTS: Final[dict[str, CollectorProtocol | None]] = {"tls": "tls", "tcp": "tcp", "udp": "udp", "none": None}
 # dataclasses with Antrea's keys: it ignores an unknown key, and fills an empty text with the default
@@ -231,6 +232,7 @@ class _Loading:
         )
         if self._is_agents and not config.exporters:
             raise self._error(antrea_agent.NO_WAY_OUT, "flowExporter.enable")
+        self._check_tls_version(config)
         self._distinct_addresses(config)
         for key, entries in (
             ("sources", config.sources),
@@ -330,6 +332,12 @@ class _Loading:
         if protocol is None or (config.sources and not said):
             return ()
         return (Collector(protocol=protocol),)
+
+    def _check_tls_version(self, config: Config) -> None:
+        version = config.api_server.tls_min_version
+        if version not in _TLS_VERSIONS:
+            problem = f'"{version[:_SHOWN]}" is no version of TLS; write VersionTLS12 or VersionTLS13'
+            raise self._error(problem, "apiServer.tlsMinVersion")
 
     def _distinct_addresses(self, config: Config) -> None:
         seen: dict[tuple[bool, str], int] = {}

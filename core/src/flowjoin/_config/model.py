@@ -311,7 +311,12 @@ class Config:
     checkpoint: Annotated[
         Checkpoint | Literal["none"], "keeps the flow table over a restart; none, and flows not exported yet are lost"
     ] = "none"
-    shutdown_grace_period: Annotated[Duration, Bounds(0), "how long lanes may drain at the end", LIVE] = Duration(25.0)
+    shutdown_grace_period: Annotated[
+        Duration,
+        Bounds(0),
+        "how long lanes may drain at the end; sources that have something left to tell have two fifths of it before",
+        LIVE,
+    ] = Duration(25.0)
     mode: Annotated[Literal["Aggregate", "Proxy"], "join the halves of flows, or pass records through"] = "Aggregate"
     compatibility: Annotated[
         Literal["antrea-2.7", "antrea-2.3"], "whose CSV columns, IPFIX templates and JSON keys are written"

@@ -119,11 +119,17 @@ def read_document(text: str, source: str | None = None) -> MappingNode | None:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's composer with a bound on depth."""
+    """PyYAML's composer with bounds on depth and number."""
 
     depth = 0
 
+    nodes = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:  # PyYAML's own signature
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it untyped
+            raise yaml.MarkedYAMLError(problem=_TOO_MANY, problem_mark=event.start_mark)
         self.depth += 1
         if self.depth > MAX_DEPTH:
             event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it untyped
@@ -134,6 +140,7 @@ class _Loader(yaml.SafeLoader):
             self.depth -= 1
 
 
+_TOO_MANY: Final = f"more than {MAX_NODES} values"
 _TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 
 
@@ -156,6 +163,17 @@ def _compose(text: str, source: str | None) -> yaml.Node | None:
     return node
 
 
+# What PyYAML says, and what an operator can do about it. Nothing of the text is repeated: it may be a password that
+# begins with one of YAML's own characters.
+_MEANINGS: Final = {
+    "'\\t'": "a tab stands where only spaces may; write spaces",
+    "mapping values are not allowed": "a colon stands where none may; begin the keys of one mapping in one column, "
+    'and put a text with ": " in it in quotes',
+    "found undefined alias": "an alias (*) has no anchor (&); put a text that begins with * in quotes",
+    "that cannot start any token": "no text begins with this character; put it in quotes",
+}
+
+
 def _yaml_line(exc: yaml.MarkedYAMLError) -> int | None:
     mark = exc.problem_mark or exc.context_mark
     return None if mark is None else mark.line + 1
@@ -163,13 +181,16 @@ def _yaml_line(exc: yaml.MarkedYAMLError) -> int | None:
 
 def _yaml_problem(exc: yaml.MarkedYAMLError) -> str:
     problem = exc.problem or "it cannot be read"
-    if problem == _TOO_DEEP:
+    if problem in (_TOO_DEEP, _TOO_MANY):
         return problem
-    if "'\\t'" in problem:
-        return "not valid YAML: a tab stands where only spaces may; indent with spaces"
+    for said, meaning in _MEANINGS.items():
+        if said in problem:
+            return f"not valid YAML: {meaning}"
     if problem == "but found another document":
         return "a second document begins here; one file holds one document"
     context = f" {exc.context}" if exc.context else ""
+    if context and exc.context_mark is not None and exc.context_mark.line + 1 != _yaml_line(exc):
+        context += f" that begins on line {exc.context_mark.line + 1}"
     return f"not valid YAML:{context}{',' if context else ''} {problem}"
 
 
@@ -196,7 +217,8 @@ class _Converter:
             return SequenceNode(items=tuple(items), line=line)
         if isinstance(node, yaml.MappingNode) and tag == "map":
             return MappingNode(entries=tuple(self._entries(node, depth, tail)), line=line)
-        raise self._error(f"the tag {node.tag!r} is not understood here; write the plain value", line, tail)
+        # The tag is not repeated: it may be a password that begins with "!".
+        raise self._error("a tag (!) is not understood here; put a text that begins with ! in quotes", line, tail)
 
     def _entries(self, node: yaml.MappingNode, depth: int, tail: tuple[str, ...]) -> Iterator[Entry]:
         seen: dict[str, int] = {}

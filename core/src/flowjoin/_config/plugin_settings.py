@@ -14,6 +14,7 @@ from flowjoin._config.binder import bind_settings
 from flowjoin._config.fields import Settings, fields_of
 from flowjoin._config.load import LoadedConfig, Notice, resolve_elements
 from flowjoin._config.model import Config, ExporterEntry, PluginEntry
+from flowjoin._config.secrets import unread_secrets
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.errors import ConfigError, PluginContractError, PluginError, said_by
 from flowjoin._model.information_element import InformationElement
@@ -109,13 +110,23 @@ def bind_plugins(
         enrichers=enrichers,
         lookups=lookups,
         exporters=exporters,
-        remarks=tuple(notice for plugin in checked for notice in _checked(plugin, registry)),
+        remarks=(
+            *_unread_of_core(loaded),
+            *(notice for plugin in checked for notice in _checked(plugin, registry)),
+        ),
     )
+
+
+def _unread_of_core(loaded: LoadedConfig) -> Iterator[Notice]:
+    for remark in unread_secrets(loaded.config.api_server):
+        place = loaded.located(ConfigError(remark.problem, path=f"apiServer.{remark.path}"))
+        yield Notice(severity="warning", problem=place.problem, path=place.path, line=place.line, source=place.source)
 
 
 def _checked(plugin: BoundPlugin[Any, Any], registry: ElementRegistry) -> list[Notice]:
     try:
         remarks = list(plugin.type.check(plugin.settings, registry) or ())
+        remarks += unread_secrets(plugin.settings)
         places = [placed(ConfigError(remark.problem, path=remark.path), plugin) for remark in remarks]
     except ConfigError as exc:
         raise placed(exc, plugin) from exc

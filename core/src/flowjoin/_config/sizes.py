@@ -38,7 +38,11 @@ def parse_octets(text: str) -> Octets:
         raise ValueError(f'"{text[:60]}" is not a size; write one such as 256MiB, 1GiB or 4096')
     number, unit = match.groups()
     if unit not in _UNITS:
-        raise ValueError(f'"{text}" has the unknown unit "{unit}"; the units are KiB, MiB, GiB, TiB, kB, MB, GB and TB')
+        letter = unit[:1].upper()
+        remedy = (
+            f"did you mean {letter}iB?" if letter in "KMGT" else "the units are KiB, MiB, GiB, TiB, kB, MB, GB and TB"
+        )
+        raise ValueError(f'"{text}" has the unknown unit "{unit}"; {remedy}')
     size = Fraction(number) * _UNITS[unit]
     if size.denominator != 1 or size > _MAX:
         raise ValueError(f'"{text}" is not a whole number of octets below 8 EiB')

@@ -56,6 +56,7 @@ class Checkpoint:
         flows_per_slice: int,
         interval: float,
         max_age: float,
+        restored: Callable[[], int],
         lanes: Callable[[], Mapping[str, str]],
         component: Component,
         log: Logger,
@@ -72,6 +73,7 @@ class Checkpoint:
             flows_per_slice: at which the kernel may look in one go.
             interval: seconds between two writings.
             max_age: seconds; the flows of an older file are over.
+            restored: the flows that the table has got back so far.
             lanes: by name, the id of the last batch of each.
             component: is told how it goes.
             log: says what was found and what failed.
@@ -87,6 +89,7 @@ class Checkpoint:
         self._limit = flows_per_slice
         self._interval = interval
         self._max_age = max_age
+        self._restored = restored
         self._lanes = lanes
         self._component = component
         self._log = log
@@ -99,12 +102,12 @@ class Checkpoint:
         self._octets = 0
 
     async def restore(self) -> None:
-        """Give the kernel, which is empty, what an earlier run left; if that cannot be used, begin without it."""
+        """Give the kernel, which is empty, what an earlier run left, as far as that can be used."""
         try:
             found = await self._in_thread(partial(open_checkpoint, self._path, self._disk))
             age = max(0.0, self._wall() - found.closing.wall)
             self._check(found, age)
-            flows, refused = await self._restore(found)
+            refused = await self._restore(found)
         except FileNotFoundError:
             self._log.info("checkpoint_absent")
             self._component.opened()
@@ -112,14 +115,14 @@ class Checkpoint:
         except (OSError, CheckpointError, ValueError) as exc:
             self._component.failed(exc)
             self._component.opened()  # it is counted, and what is not there any more needs no mending
-            self._log.error(
-                "checkpoint_refused", file=str(self._path), problem=str(exc), consequence="no flow is restored from it"
-            )
+            flows = self._restored()  # a file may break while it is read: what came before goes on
+            rest = f"its first {flows} flows are restored, the others are not" if flows else "no flow is restored"
+            self._log.error("checkpoint_refused", file=str(self._path), problem=str(exc), consequence=rest)
             return
         self._component.opened()
         self._log.info(
             "checkpoint_restored",
-            flows=flows,
+            flows=self._restored(),
             without_room=refused,
             age_seconds=round(age, 1),
             is_continued=self._is_continued(found),
@@ -202,20 +205,19 @@ class Checkpoint:
         if difference is not None:
             raise CheckpointError(f"its flows consist of other elements: {difference}")
 
-    async def _restore(self, found: CheckpointReader) -> tuple[int, int]:
+    async def _restore(self, found: CheckpointReader) -> int:
+        """Give it to the kernel; gives how many flows there was no room for."""
         offset = self._clock() - found.closing.clock
         is_continued = self._is_continued(found)
-        flows = refused = 0
+        refused = 0
         try:
             for place in found.places:
                 block = await self._in_thread(partial(found.block, place))
-                stored, not_stored = self._kernel.restore(block, offset, is_continued=is_continued)
-                flows += stored
-                refused += not_stored
+                refused += self._kernel.restore(block, offset, is_continued=is_continued)[1]
         finally:
             while self._kernel.order_restored(self._limit):
                 await trio.lowlevel.checkpoint()
-        return flows, refused
+        return refused
 
     def _is_continued(self, found: CheckpointReader) -> bool:
         """Whether nobody did anything between its writing and our start: then no other start took an epoch."""

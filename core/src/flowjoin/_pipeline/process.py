@@ -36,6 +36,7 @@ _WAIT_FOR_TABLES_SECONDS = 30.0  # look-ups and enrichers: after that rows pass 
 _WAIT_FOR_EXPORTERS_SECONDS = 10.0  # before it is said that all is ready
 _LAST_MESSAGES_SECONDS = 2.0  # what has arrived when intake stops
 _BOOKS_INTERVAL_SECONDS = 60.0
+_FINISHING_SHARE = 0.4  # of the grace period: sources that have something left to tell
 _PATIENCE_SHARE = 0.5  # of the grace period: working lanes are waited for while the table leaves
 
 Companion = Callable[[Sequence[Endpoint]], Awaitable[None]]
@@ -210,29 +211,43 @@ async def open_stages(pipeline: Pipeline, stop: Stop) -> AsyncIterator[LaneKeepe
 async def _take_in(
     pipeline: Pipeline, groups: Sequence[CollectorGroup], companions: Sequence[Companion], stop: Stop
 ) -> None:
-    """Collect, take from sources and tick, until told to stop and what had arrived is taken."""
+    """Collect, take from sources and tick, until told to stop and what had arrived, or was left to tell, is taken."""
     async with trio.open_nursery() as working:
         working.start_soon(pipeline.aggregation.run, name="aggregation")
         working.start_soon(_tell_books, pipeline, name="books")
-        with trio.CancelScope() as collecting:
-            async with trio.open_nursery() as collectors:
-                addresses: list[Endpoint] = []
-                for group in groups:
-                    addresses.extend(await collectors.start(group.run))
-                async with trio.open_nursery() as beside:
-                    for source in pipeline.sources:
-                        beside.start_soon(source.run, name=f"source {source.name}")
-                    for companion in companions:
-                        beside.start_soon(companion, addresses)
-                    beside.start_soon(_tell_ready, pipeline, groups)
-                    await stop.wait()
-                    pipeline.log.info("stopping")
-                    pipeline.allow(pipeline.config.shutdown_grace_period + CLOSING_SECONDS)
-                    beside.cancel_scope.cancel()
-                for group in groups:
-                    group.stop_intake()
-                collecting.deadline = trio.current_time() + _LAST_MESSAGES_SECONDS
+        async with trio.open_nursery() as sources:
+            await _collect(pipeline, groups, companions, stop, sources)
         working.cancel_scope.cancel()
+
+
+async def _collect(
+    pipeline: Pipeline,
+    groups: Sequence[CollectorGroup],
+    companions: Sequence[Companion],
+    stop: Stop,
+    sources: trio.Nursery,
+) -> None:
+    """Collect beside the sources until told to stop, which sources are told too, and what had arrived is taken."""
+    with trio.CancelScope() as collecting:
+        async with trio.open_nursery() as collectors:
+            addresses: list[Endpoint] = []
+            for group in groups:
+                addresses.extend(await collectors.start(group.run))
+            for source in pipeline.sources:
+                sources.start_soon(source.run, name=f"source {source.name}")
+            async with trio.open_nursery() as beside:
+                for companion in companions:
+                    beside.start_soon(companion, addresses)
+                beside.start_soon(_tell_ready, pipeline, groups)
+                await stop.wait()
+                pipeline.log.info("stopping")
+                pipeline.allow(pipeline.config.shutdown_grace_period + CLOSING_SECONDS)
+                beside.cancel_scope.cancel()
+            for source in pipeline.sources:
+                source.finish(pipeline.config.shutdown_grace_period * _FINISHING_SHARE)
+            for group in groups:
+                group.stop_intake()
+            collecting.deadline = trio.current_time() + _LAST_MESSAGES_SECONDS
 
 
 async def _tell_ready(pipeline: Pipeline, groups: Sequence[CollectorGroup]) -> None:

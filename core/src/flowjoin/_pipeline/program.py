@@ -254,6 +254,7 @@ def _checkpoint(pipeline: Pipeline, state: State) -> Checkpoint | None:
         flows_per_slice=pipeline.kernel.flows_per_slice,
         interval=wanted.interval,
         max_age=wanted.max_age,
+        restored=lambda: pipeline.kernel.statistics().flows_restored,
         lanes=lambda: {lane.name: lane.last_batch for lane in pipeline.outlets.all_lanes},
         component=pipeline.health.add("checkpoint", "flows"),
         log=pipeline.log,

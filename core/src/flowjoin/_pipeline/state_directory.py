@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import uuid
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +21,23 @@ from typing import Final
 
 from flowjoin._model.errors import ConfigError
 
-__all__ = ["State", "existing_directory", "find_directory", "is_state_directory", "open_state", "write_durably"]
+__all__ = [
+    "State",
+    "existing_directory",
+    "find_directory",
+    "is_state_directory",
+    "open_state",
+    "refuse_no_directory",
+    "write_durably",
+]
 
 _USUAL_PLACE: Final = Path("/var/lib/flowjoin")
 _TOLD: Final = "cluster-uuid-told"
 _PID_OCTETS: Final = 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_STATE_FILES: Final = ("instance-id", "epoch")  # what lies at the top of each
+_INSTANCE: Final = "instance-id"
+_EPOCH: Final = "epoch"
+_STATE_FILES: Final = (_INSTANCE, _EPOCH)  # what lies at the top of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +80,7 @@ class State:
         """
         if self.directory is None:
             return self.epoch
-        return int((self.directory / "epoch").read_text(encoding="ascii"))
+        return _epoch_in((self.directory / _EPOCH).read_text(encoding="ascii", errors="replace"))
 
     def told_as(self, cluster_uuid: str) -> State:
         """The same state in the cluster of that UUID, kept for starts at which the cluster cannot be asked; blocking.
@@ -110,7 +121,7 @@ class State:
         if self.directory is None:
             return replace(self, epoch=self.epoch + 1)
         try:
-            return replace(self, epoch=_raised_epoch(self.directory / "epoch"))
+            return replace(self, epoch=_raised_epoch(self.directory / _EPOCH, above=self.epoch))
         except OSError as exc:
             raise _unusable(self.directory, exc) from exc
 
@@ -136,6 +147,24 @@ def existing_directory(configured: Path | None, environment: Mapping[str, str]) 
     named, usual = _places(configured, environment)
     places = usual if named is None else [named]
     return next((place for place in places if is_state_directory(place)), None)
+
+
+def refuse_no_directory(configured: Path | None) -> None:
+    """See to it that what is configured can be a directory; nothing is made.
+
+    Raises:
+        ConfigError: it, or something above it, is a file.
+    """
+    if configured is None:
+        return
+    try:
+        there = next((place for place in (configured, *configured.parents) if place.exists()), None)
+        is_directory = there is None or there.is_dir()
+    except OSError:  # who checks may not look there; who runs it may
+        return
+    if not is_directory:
+        problem = f"{there} is no directory; give the path of one, which may not be there yet"
+        raise ConfigError(problem, path="stateDirectory")
 
 
 def is_state_directory(folder: Path) -> bool:
@@ -170,11 +199,14 @@ def open_state(directory: Path | None) -> Iterator[State]:
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             stack.enter_context(_locked(directory))
+            if not (directory / _EPOCH).exists():
+                # Which epochs the instance had is not known, if it had any: ids of a new one name no other rows.
+                (directory / _INSTANCE).unlink(missing_ok=True)
             state = State(
                 directory=directory,
-                instance_id=_made_once(directory / "instance-id", uuid.uuid4().hex),
+                instance_id=_made_once(directory / _INSTANCE, uuid.uuid4().hex),
                 cluster_uuid=_made_once(directory / "cluster-uuid", str(uuid.uuid4())),
-                epoch=_raised_epoch(directory / "epoch"),
+                epoch=_raised_epoch(directory / _EPOCH),
             )
         except (OSError, UnicodeError) as exc:  # UnicodeError: letters that the system's file names do not have
             raise _unusable(directory, exc) from exc
@@ -211,20 +243,41 @@ def _made_once(path: Path, fresh: str) -> str:
     return text
 
 
-def _raised_epoch(path: Path) -> int:
-    epoch = 1
-    if path.exists():
-        text = path.read_text(encoding="ascii", errors="replace").strip()
-        if not (text.isascii() and text.isdigit()):
-            raise _damaged(path, "a number")
-        epoch = int(text) + 1
-    octets = f"{epoch}\n".encode()
+def _raised_epoch(path: Path, *, above: int = 0) -> int:
+    """The next one, on the disk: above the one that is there, and above one that this run had."""
+    epoch, is_known = above + 1, path.exists()
+    if is_known:
+        try:
+            epoch = max(epoch, _epoch_in(path.read_text(encoding="ascii", errors="replace")) + 1)
+        except ValueError:
+            raise _damaged(path, "a number with its checksum") from None
+    octets = _epoch_line(epoch).encode()
     try:
         write_durably(path, octets)
     except OSError as exc:
-        if exc.errno not in _FULL or epoch == 1:
+        if exc.errno not in _FULL or not is_known:
             raise
         _overwrite(path, octets)
+    return epoch
+
+
+def _epoch_line(epoch: int) -> str:
+    """With a checksum, because a digit that changed would be another epoch, whose ids other rows may have."""
+    return f"{epoch} {zlib.crc32(b'%d' % epoch):08x}\n"
+
+
+def _epoch_in(text: str) -> int:
+    """What a line says; also one without a checksum, as a person may write it.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    number = text.split(" ")[0].rstrip("\n")
+    if not (number.isascii() and number.isdigit()):
+        raise ValueError("no number")
+    epoch = int(number)
+    if text not in (_epoch_line(epoch), f"{epoch}\n"):
+        raise ValueError("it is cut short, or an octet has changed")
     return epoch
 
 
@@ -263,7 +316,7 @@ def write_durably(path: Path, octets: bytes) -> None:
 
 
 def _damaged(path: Path, what: str) -> ConfigError:
-    problem = f"{path} does not hold {what}: restore it, or begin with an empty directory"
+    problem = f"{path} does not hold {what}: restore it, or remove it, and another is made"
     return ConfigError(problem, path="stateDirectory")
 
 

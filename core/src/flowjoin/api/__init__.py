@@ -58,6 +58,7 @@ from flowjoin.api._types import (
     PluginContext,
     Remark,
     SourceType,
+    SupportsLastBatches,
 )
 
 __all__ = [
@@ -120,6 +121,7 @@ __all__ = [
     "ServicePort",
     "SourceType",
     "StoredCertificate",
+    "SupportsLastBatches",
     "User",
     "Value",
     "hookimpl",

@@ -88,6 +88,11 @@ class Secret:
             raise ConfigError(f"the file {self._place} of a secret is larger than {_MAX_SECRET_OCTETS} octets")
         return text.removesuffix("\n").removesuffix("\r")
 
+    @property
+    def is_file(self) -> bool:
+        """Whether it is in a file, and not in a variable of the environment."""
+        return self._kind == "file"
+
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("a Secret cannot be changed")
 

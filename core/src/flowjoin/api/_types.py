@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
@@ -28,6 +28,7 @@ __all__ = [
     "PluginContext",
     "Remark",
     "SourceType",
+    "SupportsLastBatches",
 ]
 
 API_VERSION = 1
@@ -293,6 +294,18 @@ class SourceType:
     api_version: int
     patience: Callable[[Any], float] = _no_longer
     check: Check = _accept
+
+
+@runtime_checkable
+class SupportsLastBatches(Protocol):
+    """A source's iterator that has something left to tell when the program ends; others are cancelled then."""
+
+    def finish(self) -> None:
+        """The program ends: give what is left, and end, within two fifths of ``shutdownGracePeriod``.
+
+        Does not wait. What has not been given by then is cancelled with the source.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from flowjoin.api import (
     Value,
 )
 from flowjoin_conntrack._entry import ROW, Connection, tcp_state_name
+from flowjoin_conntrack._exports import Export
 from flowjoin_conntrack._metadata import Metadata, address_text
-from flowjoin_conntrack._store import Export
 
 __all__ = ["BatchMaker"]
 

@@ -14,14 +14,15 @@ from typing import Final
 import trio
 
 from flowjoin.api import ConfigError, PluginContext
+from flowjoin_conntrack._classifier import Classifier
 from flowjoin_conntrack._config import DeniedConfig
 from flowjoin_conntrack._denied import Denial, DeniedStore
 from flowjoin_conntrack._dumper import NetlinkReceiver, open_netlink
 from flowjoin_conntrack._entry import Connection
-from flowjoin_conntrack._metadata import Classifier, Metadata
+from flowjoin_conntrack._exports import Timeouts
+from flowjoin_conntrack._metadata import Metadata
 from flowjoin_conntrack._nflog import Acknowledged, LoggedPacket, bind_request, logged_packets
 from flowjoin_conntrack._packet import Packet
-from flowjoin_conntrack._store import Timeouts
 from flowjoin_conntrack._verdict import verdict_of
 
 __all__ = ["Denials", "LogSource", "connection_of", "open_log"]

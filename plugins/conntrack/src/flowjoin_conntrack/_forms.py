@@ -19,7 +19,8 @@ else:
     try:
         if _wanted == "python":
             raise ImportError
-        from flowjoin_conntrack._compiled import ConnectionTable, read
+        from flowjoin_conntrack._compiled_netlink import read
+        from flowjoin_conntrack._compiled_table import ConnectionTable
 
         FORM = "compiled"
     except ImportError:

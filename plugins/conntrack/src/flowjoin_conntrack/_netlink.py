@@ -3,7 +3,7 @@
 The layout is that of ``linux/netlink.h``, ``linux/netfilter/nfnetlink.h`` and
 ``linux/netfilter/nfnetlink_conntrack.h``. Attributes nest; each has a length and a type, padded to four octets.
 
-Invariant: any octets give rows or ``NetlinkError``, never anything else. ``_compiled`` reads the same, faster.
+Invariant: any octets give rows or ``NetlinkError``, never anything else. ``_compiled_netlink`` reads the same, faster.
 """
 
 from __future__ import annotations

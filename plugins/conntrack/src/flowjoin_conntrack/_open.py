@@ -12,22 +12,23 @@ import trio
 from flowjoin.api import (
     ConfigError,
     EgressLookup,
-    FlowBatch,
     PluginContext,
     PodLookup,
     PodNetworkLookup,
     PolicyLookup,
     ServiceLookup,
 )
+from flowjoin_conntrack._classifier import PROTOCOLS, Classifier
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials, LogSource, open_log
 from flowjoin_conntrack._dumper import DefaultZoneFirst, Dumper, NetlinkDumper, unset_sysctls
 from flowjoin_conntrack._events import EventSource, open_events
+from flowjoin_conntrack._exports import Timeouts
 from flowjoin_conntrack._external import ExternalCorrelator
 from flowjoin_conntrack._impairments import Impairments
-from flowjoin_conntrack._metadata import PROTOCOLS, Classifier
-from flowjoin_conntrack._source import Source
-from flowjoin_conntrack._store import ConnectionStore, Timeouts
+from flowjoin_conntrack._memory import Memory
+from flowjoin_conntrack._source import Batches, Source
+from flowjoin_conntrack._store import ConnectionStore
 from flowjoin_conntrack._text_dumpers import ProcDumper, open_ovs
 
 __all__ = ["open_conntrack", "open_source", "set_parameters"]
@@ -41,7 +42,7 @@ _UNSET: Final = "Kernel parameters that connections' counters and times need, an
 
 
 @asynccontextmanager
-async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> AsyncIterator[AsyncIterator[FlowBatch]]:
+async def open_conntrack(config: ConntrackConfig, context: PluginContext) -> AsyncIterator[Batches]:
     """Open the table and begin.
 
     Raises:
@@ -118,7 +119,7 @@ async def open_source(
     events: EventSource | None = None,
     log: LogSource | None = None,
     impairments: Impairments | None = None,
-) -> AsyncIterator[AsyncIterator[FlowBatch]]:
+) -> AsyncIterator[Batches]:
     """Read the table once, then for ever.
 
     Raises:
@@ -128,25 +129,23 @@ async def open_source(
     classifier = _classifier(config, context)
     timeouts = Timeouts(active=config.active, idle=config.idle, stale=config.stale)
     denials = None if log is None else Denials(log, context, timeouts, classifier)
-    source = Source(
-        config,
-        context,
-        ConnectionStore(timeouts, classifier),
-        dumper,
-        classifier,
-        denials,
-        impairments or Impairments(context),
-    )
+    memory = Memory(context, config.dumper)
+    store = ConnectionStore(timeouts, classifier, await memory.recall())
+    source = Source(config, context, store, dumper, classifier, denials, impairments or Impairments(context))
     with _refusal(config, context):
         await source.poll()  # what cannot be read is said at once
-    async with trio.open_nursery() as nursery:
-        if denials is not None:
-            nursery.start_soon(source.hear_denials, denials)
-        nursery.start_soon(source.poll_for_ever)
-        if events is not None:
-            nursery.start_soon(source.listen_for_ever, events)
-        yield source.batches()
-        nursery.cancel_scope.cancel()
+    await memory.forget()
+    try:
+        async with trio.open_nursery() as nursery:
+            if denials is not None:
+                nursery.start_soon(source.hear_denials, denials)
+            nursery.start_soon(source.poll_for_ever)
+            if events is not None:
+                nursery.start_soon(source.listen_for_ever, events)
+            yield Batches(source)
+            nursery.cancel_scope.cancel()
+    finally:
+        await memory.keep(store.told())
 
 
 def _classifier(config: ConntrackConfig, context: PluginContext) -> Classifier:

@@ -11,27 +11,50 @@ from typing import Final
 import trio
 
 from flowjoin.api import FlowBatch, PluginContext
+from flowjoin_conntrack._classifier import Classifier
 from flowjoin_conntrack._columns import BatchMaker
 from flowjoin_conntrack._config import ConntrackConfig, node_name
 from flowjoin_conntrack._denials import Denials
 from flowjoin_conntrack._dumper import Dumper, Portion
 from flowjoin_conntrack._entry import ROW
 from flowjoin_conntrack._events import EventSource
+from flowjoin_conntrack._exports import Export
 from flowjoin_conntrack._figures import Figures
 from flowjoin_conntrack._gateway import addresses_of
 from flowjoin_conntrack._impairments import Impairments
-from flowjoin_conntrack._metadata import Classifier, Metadata
+from flowjoin_conntrack._metadata import Metadata
 from flowjoin_conntrack._netlink import MessageKind
-from flowjoin_conntrack._store import ConnectionStore, Export
+from flowjoin_conntrack._store import ConnectionStore
 
-__all__ = ["Source"]
+__all__ = ["Batches", "Source"]
 
 _ROWS: Final = 256  # of one batch: some milliseconds
 _EVENTS: Final = 64  # taken in one go
 _SILENCE_SECONDS: Final = 90.0  # in the middle of a table; longer than any tool takes
+_LAST_LOOK_SECONDS: Final = 5.0  # when the program ends
 _SOONEST_POLL: Final = 1.0  # after the one before
 _NEARLY_FULL: Final = 0.95
 _TICK: Final = 0.1  # exports that fall due together go together
+
+
+class Batches:
+    """What a source gives: an iterator that is told when the program ends (``SupportsLastBatches``)."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._given = source.batches()
+
+    def __aiter__(self) -> AsyncIterator[FlowBatch]:
+        return self
+
+    async def __anext__(self) -> FlowBatch:
+        return await anext(self._given)
+
+    async def aclose(self) -> None:
+        await self._given.aclose()
+
+    def finish(self) -> None:
+        self._source.finish()
 
 
 class Source:
@@ -54,6 +77,8 @@ class Source:
         self._classifier = classifier
         self._maker = BatchMaker(context.registry, node=node_name(config), has_counters=dumper.has_counters)
         self._changed = trio.Event()
+        self._polling = trio.Lock()
+        self._is_finishing = False
         self._denials = denials
         self._is_behind = trio.Event()
         self._impairments = impairments
@@ -78,27 +103,28 @@ class Source:
         Raises:
             OSError: it cannot be read, or not whole; nothing is gone for that.
         """
-        began, entries = trio.current_time(), 0
-        self._look_at_gateway()
-        self._tick(trio.current_time(), time.time_ns())
-        forgotten = self._store.forgotten
-        for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
-            await trio.lowlevel.checkpoint()
-        self._untold.inc(self._store.forgotten - forgotten)
-        async with aclosing(self._dumper.dump()) as portions:
-            while (portion := await _next_portion(portions)) is not None:
-                for _ in self._store.see(portion.rows):
-                    await trio.lowlevel.checkpoint()
-                self._entries.inc(portion.entries)
-                entries += portion.entries
-                if portion.unreadable:
-                    self._unreadable.inc(portion.unreadable)
-        for _ in self._store.end_poll():
-            await trio.lowlevel.checkpoint()
-        self._polls.inc()
-        self._impairments.tell("poll", "")
-        await self._look_at_size(entries, began)
-        self._wake()
+        async with self._polling:
+            began, entries = trio.current_time(), 0
+            self._look_at_gateway()
+            self._tick(trio.current_time(), time.time_ns())
+            forgotten = self._store.forgotten
+            for _ in self._store.begin_poll(trio.current_time(), time.time_ns()):
+                await trio.lowlevel.checkpoint()
+            self._untold.inc(self._store.forgotten - forgotten)
+            async with aclosing(self._dumper.dump()) as portions:
+                while (portion := await _next_portion(portions)) is not None:
+                    for _ in self._store.see(portion.rows):
+                        await trio.lowlevel.checkpoint()
+                    self._entries.inc(portion.entries)
+                    entries += portion.entries
+                    if portion.unreadable:
+                        self._unreadable.inc(portion.unreadable)
+            for _ in self._store.end_poll():
+                await trio.lowlevel.checkpoint()
+            self._polls.inc()
+            self._impairments.tell("poll", "")
+            await self._look_at_size(entries, began)
+            self._wake()
 
     async def _look_at_size(self, entries: int, began: float) -> None:
         """A table that is full drops what is new, and nobody but the kernel's log says so."""
@@ -148,9 +174,12 @@ class Source:
             try:
                 await self.poll()
             except OSError as exc:
-                self._failures.inc()
-                self._impairments.tell("poll", f"the connection tracking table cannot be read: {exc}")
-                self._context.log.warning("poll_failed", cause=str(exc), next_in=interval)
+                self._poll_failed(exc, next_in=interval)
+
+    def _poll_failed(self, exc: OSError, **facts: float) -> None:
+        self._failures.inc()
+        self._impairments.tell("poll", f"the connection tracking table cannot be read: {exc}")
+        self._context.log.warning("poll_failed", cause=str(exc), **facts)
 
     async def listen_for_ever(self, events: EventSource) -> None:
         """Take beginnings and ends as they come."""
@@ -182,20 +211,52 @@ class Source:
         self._changed.set()
         self._changed = trio.Event()
 
-    async def batches(self) -> AsyncIterator[FlowBatch]:
-        """What is due, for ever."""
+    def finish(self) -> None:
+        """The program ends: ``batches`` looks once more, gives what is new by that, and ends."""
+        self._is_finishing = True
+        self._wake()
+
+    async def batches(self) -> AsyncGenerator[FlowBatch, None]:
+        """What is due, until the program ends."""
+        is_last = False
         while True:
             now = trio.current_time()
             exports = [] if self._denials is None else self._denials.store.expire(now, _ROWS)
-            exports += self._store.expire(now, _ROWS - len(exports))
-            for batch in self._maker.batches(map(self._with_late_rules, exports)):
-                yield batch
-            if len(exports) == _ROWS:
+            of_passed = self._store.expire(now, _ROWS - len(exports))
+            exports += of_passed
+            given = 0  # the greatest family
+            try:
+                for batch in self._maker.batches(map(self._with_late_rules, exports)):
+                    given = int(batch.schema.family)
+                    yield batch
+            finally:
+                self._store.take_back(export for export in of_passed if export.row[0] > given)
+            if len(exports) == _ROWS or (is_last and exports):
+                continue
+            if is_last:
+                return
+            if self._is_finishing:
+                await self._look_for_the_last_time()
+                is_last = True
                 continue
             changed = self._changed
             due = self._next_expiry()
             with trio.move_on_at(float("inf") if due is None else max(due, trio.current_time() + _TICK)):
                 await changed.wait()
+
+    async def _look_for_the_last_time(self) -> None:
+        with trio.move_on_after(_LAST_LOOK_SECONDS) as scope:
+            try:
+                await self.poll()
+            except OSError as exc:
+                self._poll_failed(exc)
+        if scope.cancelled_caught:
+            self._poll_failed(TimeoutError(f"the last look took longer than {_LAST_LOOK_SECONDS:g} s"))
+        stores = (self._store, None if self._denials is None else self._denials.store)
+        for store in stores:
+            if store is not None:
+                for _ in store.hasten(trio.current_time()):
+                    await trio.lowlevel.checkpoint()
 
     def _with_late_rules(self, export: Export[Metadata]) -> Export[Metadata]:
         if not export.meta.missing:

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import struct
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Generic, TypeVar
 
 from flowjoin_conntrack._entry import ROW, START_AT, TAIL, TAIL_AT, is_dying
+from flowjoin_conntrack._exports import Counters, EndReason, Export, Timeouts, end_of
 from flowjoin_conntrack._forms import ConnectionTable
-from flowjoin_conntrack._table import ACTIVE, EXPORTED, FREE, GONE, LEFT_OUT, LOOKED, QUEUED, READY
+from flowjoin_conntrack._table import ACTIVE, EXPORTED, FREE, GONE, LEFT_OUT, LOOKED, NO_STATE_BEFORE, QUEUED, READY
+from flowjoin_conntrack._told import END, ToldTotals
 
-__all__ = ["ConnectionStore", "Counters", "EndReason", "Export", "Timeouts", "end_of"]
+__all__ = ["ConnectionStore"]
 
 MetaT = TypeVar("MetaT")
 
@@ -32,63 +31,10 @@ _LONGEST_RETRY: Final = 60.0
 _SLICE: Final = 16384  # slots looked at in one go: a millisecond in the plain form
 _GONE_SLICE: Final = 1024  # of those that were not there
 _LOOKS: Final = 16  # at entries of the queue, for a row
+_LAST_SLICE: Final = 2048
 _NEW_SLICE: Final = 64  # connections whose metadata is looked up in one go
 _START: Final = slice(START_AT, START_AT + 8)
 _NONE: Final = bytes(8)
-_TIMES: Final = struct.Struct(">QQ")
-_SECOND: Final = 1_000_000_000
-
-
-class EndReason(IntEnum):
-    """Values of flowEndReason (RFC 5102 section 5.11.3)."""
-
-    IDLE = 1
-    ACTIVE = 2
-    END_OF_FLOW = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
-    """Seconds.
-
-    Attributes:
-        active: a connection that changes is exported so often.
-        idle: one that has been still for so long is exported, then left alone.
-        stale: one that is gone and was not exported for so long is forgotten.
-    """
-
-    active: float
-    idle: float
-    stale: float
-
-
-class Counters(NamedTuple):
-    """Totals of a connection."""
-
-    packets: int = 0
-    octets: int = 0
-    reverse_packets: int = 0
-    reverse_octets: int = 0
-
-
-class Export(NamedTuple, Generic[MetaT]):
-    """One row to be exported.
-
-    Attributes:
-        row: as ``ROW`` packs it.
-        before: the totals at the last export; zero at the first.
-        first_seen: nanoseconds since 1970, of the poll, event or packet that told of it first.
-        end: seconds since 1970 that the row ends at; later than its start and than the end of the row before, for
-            an aggregator takes nothing from a record that ends no later than what it knows.
-    """
-
-    row: bytes
-    before: Counters
-    reason: EndReason
-    is_first: bool
-    meta: MetaT
-    first_seen: int
-    end: int
 
 
 class ConnectionStore(Generic[MetaT]):
@@ -101,15 +47,19 @@ class ConnectionStore(Generic[MetaT]):
         forgotten: connections that a clean-up took away before a row told of them.
     """
 
-    def __init__(self, timeouts: Timeouts, classify: Callable[[bytes], MetaT | None]) -> None:
+    def __init__(
+        self, timeouts: Timeouts, classify: Callable[[bytes], MetaT | None], told: ToldTotals | None = None
+    ) -> None:
         """Start empty.
 
         Args:
             classify: what is known of a new connection; None leaves it out, and it is asked about again, ever less
                 often, for what is known of addresses may come later than the connection.
+            told: by an earlier store, of connections that may still be there; until the second whole poll.
         """
         self._timeouts = timeouts
         self._classify = classify
+        self._told = ToldTotals() if told is None else told
         self._table = ConnectionTable()
         # By slot: what is known, which entry of the queue counts, and two deadlines.
         self._metas: list[MetaT | None] = []
@@ -179,6 +129,8 @@ class ConnectionStore(Generic[MetaT]):
 
         Sliced: each step asks again about some connections that were nobody's. Run it to its end.
         """
+        if self._whole_poll:  # and what ended before the first one has been told by events
+            self._told = ToldTotals()
         self._whole_poll = self._poll
         self._overdue.extend(self._unlooked)
         self._unlooked.clear()
@@ -233,6 +185,41 @@ class ConnectionStore(Generic[MetaT]):
                 exports.append(export)
         return exports
 
+    def hasten(self, now: float) -> Iterator[int]:
+        """There will be no later export: what has something to tell is due now.
+
+        Sliced: each step gives how many there were. Run it to its end.
+        """
+        self._now = now
+        for start in range(0, self._table.slots, _LAST_SLICE):
+            hastened = 0
+            for slot in range(start, min(start + _LAST_SLICE, self._table.slots)):
+                flags = self._table.flags(slot)
+                if flags & FREE or not flags & QUEUED:
+                    continue
+                if flags & ACTIVE or not flags & EXPORTED or not self._is_present(slot):
+                    self._active_deadlines[slot] = now
+                    self._tickets[slot] = ticket = next(self._ticket)
+                    self._overdue.append((ticket, slot))
+                    hastened += 1
+            yield hastened
+
+    def take_back(self, exports: Iterable[Export[MetaT]]) -> None:
+        """What ``expire`` gave, and nobody was told; no later export will tell it, but a later store may."""
+        for export in exports:
+            slot = self._table.find(export.row)
+            if slot < 0 or self._table.flags(slot) & GONE or _is_another(export.row, self._table.row(slot)):
+                self.forgotten += export.is_first
+                continue
+            flags = 0 if export.is_first else EXPORTED
+            self._table.restore(slot, export.first_seen, export.before, NO_STATE_BEFORE, flags)
+
+    def told(self) -> Iterator[bytes]:
+        """What was told of connections that are still there, for the ``ToldTotals`` of a later store; sliced."""
+        for start in range(0, self._table.slots, _LAST_SLICE):
+            told = self._table.told(start, start + _LAST_SLICE)
+            yield b"".join(head + END.pack(self._told_ends[slot]) for slot, head in told)
+
     def next_expiry(self) -> float | None:
         """When something may be due, monotonic; None when nothing is queued."""
         return self._now if self._overdue else self._queue[0][0] if self._queue else None
@@ -247,13 +234,20 @@ class ConnectionStore(Generic[MetaT]):
             self._told_ends.append(0)
         self._metas[slot] = meta = self._classify(row)
         self._exported_at[slot] = self._now
-        self._told_ends[slot] = 0
+        told = self._told.take(row)
+        is_active, flags = True, 0
+        if told is not None:
+            is_active = self._table.restore(slot, told.first_seen, told.before, told.tcp_state, EXPORTED)
+            flags = told.flags
+        self._told_ends[slot] = 0 if told is None else told.end
         if meta is None:
             self._table.set_flags(slot, LEFT_OUT)
             self._left_out += 1
             self._retry(slot, _FIRST_RETRY)
-        else:
+        elif is_active or flags & QUEUED:
             self._enqueue(slot, self._now + self._timeouts.active)
+        else:
+            self._table.set_flags(slot, flags & READY)  # its last row is out, or it rests
         return slot
 
     def _retry(self, slot: int, wait: float) -> None:
@@ -361,19 +355,6 @@ class ConnectionStore(Generic[MetaT]):
         self._table.free(slot)
         self._metas[slot] = None
         self._tickets[slot] = 0
-
-
-def end_of(row: bytes, first_seen: int, last_seen: int, *, before: int) -> int:
-    """When a row ends: at the last sign of life, but a second or more after the start and after the row before.
-
-    Args:
-        row: as ``ROW`` packs it.
-        first_seen: nanoseconds since 1970, for a row without a start.
-        last_seen: the same, for a row without a stop.
-        before: the end of the row before, seconds since 1970; 0 where there is none.
-    """
-    start, stop = _TIMES.unpack_from(row, START_AT)
-    return max((stop or last_seen) // _SECOND, (start or first_seen) // _SECOND + 1, before + 1)
 
 
 def _is_another(row: bytes, known: bytes) -> bool:

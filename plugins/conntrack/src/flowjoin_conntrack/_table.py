@@ -1,4 +1,4 @@
-"""What is held of each connection, in slots: the plain form; ``_compiled`` has the same, faster and smaller.
+"""What is held of each connection, in slots: the plain form; ``_compiled_table`` has the same, faster and smaller.
 
 A poll brings rows by the hundred thousand, and nearly all are as they were. ``see`` takes them in bulk and gives back
 only what the store must think about. What a slot means to the store is in its flags.
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from flowjoin_conntrack._entry import IDENTITY, OVER, ROW, START_AT, STATE_AT, TAIL, TAIL_AT
+from flowjoin_conntrack._told import TOLD
 
 __all__ = [
     "ACTIVE",
@@ -21,6 +22,7 @@ __all__ = [
     "GONE",
     "LEFT_OUT",
     "LOOKED",
+    "NO_STATE_BEFORE",
     "QUEUED",
     "READY",
     "ConnectionTable",
@@ -39,7 +41,7 @@ FREE: Final = 128  # in use by nobody
 _IDENTITY: Final = IDENTITY.size
 _START: Final = slice(START_AT, START_AT + 8)
 _NONE: Final = bytes(8)
-_NO_STATE_BEFORE: Final = 254
+NO_STATE_BEFORE: Final = 254  # of what was never exported
 
 
 class Seen(NamedTuple):
@@ -144,7 +146,7 @@ class ConnectionTable:
         self._index[row[:_IDENTITY]] = slot
         self._rows[slot] = row
         self._before[slot] = (0, 0, 0, 0)
-        self._state_before[slot] = _NO_STATE_BEFORE
+        self._state_before[slot] = NO_STATE_BEFORE
         self._flags[slot] = ACTIVE | LOOKED
         self._seen_in[slot] = poll
         self._first_seen[slot] = self._last_seen[slot] = wall
@@ -198,6 +200,39 @@ class ConnectionTable:
         self._before[slot] = (packets, octets, reverse_packets, reverse_octets)
         self._state_before[slot] = state
         self._flags[slot] = self._flags[slot] & ~(ACTIVE | LOOKED) | EXPORTED
+
+    def restore(
+        self, slot: int, first_seen: int, before: tuple[int, int, int, int], state_before: int, flags: int
+    ) -> bool:
+        """Of a slot that was just added it is known what an earlier table exported; whether it has changed since.
+
+        Args:
+            flags: EXPORTED, or nothing where it was not.
+        """
+        self._first_seen[self._used(slot)] = first_seen
+        self._before[slot] = before
+        self._state_before[slot] = state_before
+        self._flags[slot] = self._flags[slot] & ~EXPORTED | flags
+        self._compare(slot)
+        return bool(self._flags[slot] & ACTIVE)
+
+    def told(self, start: int, stop: int) -> list[tuple[int, bytes]]:
+        """Of some slots, those that were exported and are not gone, and as ``TOLD`` packs it what was exported."""
+        return [
+            (
+                slot,
+                TOLD.pack(
+                    self._rows[slot][:_IDENTITY],
+                    self._rows[slot][_START],
+                    self._first_seen[slot],
+                    *self._before[slot],
+                    self._state_before[slot],
+                    self._flags[slot],
+                ),
+            )
+            for slot in range(start, min(stop, len(self._rows)))
+            if self._flags[slot] & (EXPORTED | GONE | FREE) == EXPORTED
+        ]
 
     def detach(self, slot: int) -> None:
         """Its identity is another's from now on; the slot stays."""

@@ -80,11 +80,19 @@ def _is_name(host: str) -> bool:
     """Whether a resolver can be asked for it."""
     if not host or len(host) > _LONGEST_NAME or not host.isprintable() or any(each in host for each in " /@"):
         return False
-    if host.isdigit():  # a lone port, most likely
-        return False
+    if host.rpartition(".")[2].isdigit():  # no name ends in a number (RFC 3696 section 2): a lone port, most likely
+        return _is_ipv4(host)
     try:
         host.encode("idna")  # no empty label, none of more than 63 octets
     except UnicodeError:
+        return False
+    return True
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
         return False
     return True
 

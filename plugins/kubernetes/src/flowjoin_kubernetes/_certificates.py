@@ -1,7 +1,8 @@
 """The certificates of flowjoin's own authority as objects of its namespace, where agents look for them.
 
 An update names the resource version that was read, so that of two replicas one is refused. What others have written
-about an object (labels, annotations, owners, finalizers) stays. A watch of each object tells what others do to it.
+about an object (labels, annotations, owners, finalizers) stays, and so does a Secret's type, which cannot be changed. A
+watch of each object tells what others do to it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ __all__ = ["ClusterCertificates"]
 
 _LABELS: Final = {"app": "flow-aggregator"}
 _OF_OTHERS: Final = ("labels", "annotations", "ownerReferences", "finalizers")
+_TYPE: Final = "kubernetes.io/tls"
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
@@ -35,6 +37,7 @@ class ClusterCertificates:
         self._log = log
         self._seen: dict[CertificateObject, str | None] = {}
         self._metadata: dict[CertificateObject, dict[str, Any]] = {}
+        self._types: dict[CertificateObject, str] = {}
 
     async def get(self, name: CertificateObject) -> StoredCertificate | None:
         """As ``CertificateStore``.
@@ -50,11 +53,13 @@ class ClusterCertificates:
                 raise
             self._seen[name] = None
             self._metadata.pop(name, None)
+            self._types.pop(name, None)
             return None
         metadata = found.get("metadata") or {}
         version = str(metadata.get("resourceVersion") or "")
         self._seen[name] = version
         self._metadata[name] = {key: metadata[key] for key in _OF_OTHERS if metadata.get(key)}
+        self._types[name] = str(found.get("type") or _TYPE)
         data = {key: _octets(name, value) for key, value in (found.get("data") or {}).items()}
         return StoredCertificate(data=data, version=version)
 
@@ -76,7 +81,7 @@ class ClusterCertificates:
         if name is CertificateObject.AUTHORITY_CERTIFICATE:
             manifest["data"] = {key: octets.decode("ascii") for key, octets in data.items()}
         else:
-            manifest |= {"kind": "Secret", "type": "kubernetes.io/tls"}
+            manifest |= {"kind": "Secret", "type": self._types.get(name, _TYPE)}
             manifest["data"] = {key: base64.b64encode(octets).decode() for key, octets in data.items()}
         try:
             if replaces is None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 import trio
 from pipeline_fakes import MemoryExporter, batch_of
-from spool_bench import SpoolBench
+from spool_bench import FaultyDisk, SpoolBench
 
 from flowjoin._pipeline.health import State
+from flowjoin._pipeline.spool import inspecting
+from flowjoin._pipeline.spool.disk import Disk
+from flowjoin._pipeline.spool.index import line_of, value_of
+from flowjoin._pipeline.spool.segments import SegmentFiles, remove_segment
 from flowjoin.api import Batching
+from flowjoin.wire.registry import default_registry
 
 
 def flat(exporter: MemoryExporter) -> list[int]:
@@ -202,3 +212,97 @@ async def test_what_was_written_after_now_is_new(tmp_path, autojump_clock) -> No
     bench.wall_shift = -1e6
     await bench.run_for(1500)
     assert (bench.books.dropped, bench.books.held) == (0, 2)
+
+
+async def test_what_a_newer_flowjoin_wrote_is_refused_and_stays(tmp_path, autojump_clock) -> None:
+    await held_spool(tmp_path, 1, 2)
+    index = tmp_path / "audit" / "0000000001.index"
+    facts = value_of(index.read_bytes().splitlines(keepends=True)[0])
+    index.write_bytes(line_of({**facts, "v": 2}) + line_of({"t": "rows2", "something": "else"}))
+    before = {path.name: path.read_bytes() for path in (tmp_path / "audit").iterdir()}
+
+    with pytest.raises(OSError, match=r"a newer flowjoin wrote .*0000000001\.index \(format 2, and this one knows 1\)"):
+        SpoolBench(MemoryExporter().open, tmp_path / "audit", epoch=2)
+
+    assert {path.name: path.read_bytes() for path in (tmp_path / "audit").iterdir()} == before
+
+
+async def test_an_index_that_cannot_be_read_is_set_aside_and_never_taken_for_settled(tmp_path, autojump_clock) -> None:
+    class Unreadable(FaultyDisk):
+        def lines(self, path: Path, limit: int) -> Iterator[bytes]:
+            if path.name == "0000000001.index":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().lines(path, limit)
+
+    await held_spool(tmp_path, 1, 2)
+    octets = (tmp_path / "audit" / "0000000001.ipfix").read_bytes()
+    exporter = MemoryExporter()
+    bench = SpoolBench(exporter.open, tmp_path / "audit", epoch=2, disk=Unreadable(), batching=Batching(records=1))
+    bench.lane.offer(batch_of(3))
+    await bench.run_for(10)
+    assert flat(exporter) == [3]
+    (told,) = bench.log.facts("spool_not_readable")
+    assert "0000000001.index: Input/output error; its files are set aside, with .damaged behind" in told["problem"]
+
+    for _ in range(2):  # later starts, which know that all up to the third row is settled
+        await deliver_all(tmp_path)
+    assert (tmp_path / "audit" / "0000000001.ipfix.damaged").read_bytes() == octets
+    assert (tmp_path / "audit" / "0000000001.index.damaged").exists()
+
+
+async def test_each_octet_of_the_cursor_may_change_and_a_settled_batch_comes_once_more_at_most(
+    tmp_path, autojump_clock
+) -> None:
+    exporter = MemoryExporter([None, None, None, for_ever])
+    bench = SpoolBench(exporter.open, tmp_path / "audit", batching=Batching(records=1))
+    for number in range(5):
+        bench.lane.offer(batch_of(number))
+    await bench.run_for(1)
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "audit").iterdir()}
+    counts = set()
+    for at in (*range(40), *range(1024, 1064)):
+        directory = tmp_path / f"at-{at}"
+        directory.mkdir()
+        for name, octets in whole.items():
+            (directory / name).write_bytes(octets)
+        damage(directory / "cursor", at)
+        exporter = MemoryExporter()
+        await SpoolBench(exporter.open, directory, epoch=2).run_for(10)
+        assert flat(exporter) in ([3, 4], [2, 3, 4]), at
+        counts.add(len(flat(exporter)))
+    assert counts == {2, 3}, "each of the two places matters, and only the newer one costs anything"
+
+
+async def test_a_damaged_line_of_a_batch_costs_that_batch_alone_wherever_it_lies(tmp_path, autojump_clock) -> None:
+    """Its rows in the last segment join another batch; those in one before are lost, and counted."""
+    await held_spool(tmp_path, 1, 2)
+    bench = SpoolBench(MemoryExporter([for_ever]).open, tmp_path / "audit", epoch=2, batching=Batching(records=1))
+    bench.lane.offer(batch_of(3))
+    await bench.run_for(1)
+    path = tmp_path / "audit" / "0000000001.index"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[-1] = b"0" + lines[-1][1:] if lines[-1][:1] != b"0" else b"1" + lines[-1][1:]
+    assert b'"t":"batch"' in lines[-1]
+    path.write_bytes(b"".join(lines))
+    exporter = MemoryExporter()
+    bench = SpoolBench(exporter.open, tmp_path / "audit", epoch=3)
+    await bench.run_for(10)
+    assert flat(exporter) == [1, 3]
+    assert (bench.books.restored, bench.books.dropped, bench.books.damaged) == (3, 1, 1)
+
+
+async def test_what_is_delivered_while_it_is_looked_at_is_no_damage(tmp_path, autojump_clock, monkeypatch) -> None:
+    await held_spool(tmp_path, 1, 2)
+    folder = tmp_path / "audit"
+
+    class Running(Disk):
+        """Between its index and its octets the segment is delivered."""
+
+        def read(self, path: Path, offset: int, length: int) -> bytes:
+            if path.suffix == ".ipfix":
+                remove_segment(Disk(), SegmentFiles(folder, 1))
+            return super().read(path, offset, length)
+
+    monkeypatch.setattr(inspecting, "Disk", Running)
+    findings = inspecting.examine(folder, default_registry(), is_thorough=True)
+    assert (findings.problems, findings.damaged_rows) == ([], 0)

@@ -14,7 +14,10 @@ from pipeline_fakes import MemoryExporter, batch_of
 from spool_bench import FaultyDisk, SpoolBench, at_once
 
 from flowjoin._pipeline.health import State
-from flowjoin.api import Batching
+from flowjoin._pipeline.spool.disk import Disk
+from flowjoin._pipeline.spool.inspecting import examine, waiting_batches
+from flowjoin.api import Batching, PermanentExportError
+from flowjoin.wire.registry import default_registry
 
 T = TypeVar("T")
 
@@ -218,3 +221,113 @@ async def test_rows_that_a_disk_has_not_taken_when_the_lane_ends_are_not_called_
 
     books = bench.store.books().ended()
     assert (books.left, books.dropped) == (2, 1)
+
+
+async def test_a_segment_that_cannot_be_removed_is_told_once_shown_and_tried_again(tmp_path, autojump_clock) -> None:
+    disk = FaultyDisk()
+    disk.remove_fault = OSError(errno.EPERM, os.strerror(errno.EPERM))
+    bench = SpoolBench(MemoryExporter().open, tmp_path / "audit", disk=disk, batching=Batching(records=1), max_age=160)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        for number in range(4):
+            bench.lane.offer(batch_of(number))
+            await trio.sleep(11)  # a segment takes rows for ten seconds
+        assert bench.books.delivered == 4
+        assert bench.spool_state is State.DEGRADED
+        assert "segment_not_removed: [Errno 1] Operation not permitted" in bench.health.snapshot()[0].problem
+        assert bench.log.events("error") == ["segment_not_removed"]
+        assert [name for name in bench.files if name.endswith(".index")] == ["0000000004.index"]
+        disk.remove_fault = None
+        await trio.sleep(15)
+        assert bench.spool_state is State.OK
+        bench.lane.close()
+    assert [path.name for path in (tmp_path / "audit").iterdir()] == ["cursor"]
+
+
+async def test_a_segment_that_could_not_be_removed_keeps_nobody_from_starting(tmp_path, autojump_clock) -> None:
+    await held_spool(tmp_path, 1, 2)
+    disk = FaultyDisk()
+    disk.remove_fault = OSError(errno.EPERM, os.strerror(errno.EPERM))
+    for epoch in (2, 3):
+        exporter = MemoryExporter()
+        bench = SpoolBench(exporter.open, tmp_path / "audit", epoch=epoch, disk=disk)
+        await bench.run_for(5)
+        assert flat(exporter) == ([1, 2] if epoch == 2 else []), "settled is settled"
+        assert bench.log.events("error") == ["segment_not_removed"]
+    disk.remove_fault = None
+    await SpoolBench(MemoryExporter().open, tmp_path / "audit", epoch=4, disk=disk).run_for(5)
+    assert [path.name for path in (tmp_path / "audit").iterdir()] == ["cursor"]
+
+
+async def test_dead_letters_wait_for_room_on_the_disk(tmp_path, autojump_clock) -> None:
+    disk = FaultyDisk()
+    exporter = MemoryExporter([PermanentExportError("no"), None, for_ever])
+    bench = SpoolBench(exporter.open, tmp_path / "audit", disk=disk, batching=Batching(records=1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        bench.lane.offer(batch_of(1))
+        bench.lane.offer(batch_of(2))
+        bench.lane.offer(batch_of(3))
+        disk.before_write = full_when(tmp_path / "audit" / "dead-letters", disk)
+        await trio.sleep(3)
+        assert (bench.books.dead_lettered, bench.books.delivered) == (1, 1)
+        assert "dead_letters_not_written" in bench.log.events("error")
+        assert "dead_letters_not_written" in bench.health.snapshot()[0].problem
+        assert list((tmp_path / "audit" / "dead-letters").iterdir()) == []
+        disk.before_write, disk.room = lambda: None, None
+        await trio.sleep(35)
+        assert bench.spool_state is State.OK
+        nursery.cancel_scope.cancel()
+    findings = examine(tmp_path / "audit" / "dead-letters", default_registry(), is_thorough=True)
+    assert (findings.rows, list(findings.reasons)) == (1, ["no"])
+    for _, index, _ in waiting_batches(Disk(), tmp_path / "audit" / "dead-letters", default_registry()):
+        assert [(batch.epoch, batch.sequence) for batch in index.batches] == [(1, 1)], "which batch it was"
+
+
+def full_when(folder: Path, disk: FaultyDisk) -> Callable[[], None]:
+    """From the first dead letter on there is no room."""
+
+    def look() -> None:
+        if folder.exists():
+            disk.room = 0
+
+    return look
+
+
+async def test_dead_letters_that_no_disk_takes_to_the_end_are_told(tmp_path, autojump_clock) -> None:
+    disk = FaultyDisk()
+    bench = SpoolBench(
+        MemoryExporter([PermanentExportError("no")]).open, tmp_path / "audit", disk=disk, batching=Batching(records=1)
+    )
+    bench.lane.offer(batch_of(1))
+    disk.before_write = full_when(tmp_path / "audit" / "dead-letters", disk)
+    await bench.finish()
+    assert bench.log.facts("dead_letters_not_kept") == [{"rows": 1}]
+
+
+async def test_a_cursor_that_could_not_be_written_is_written_later(tmp_path, autojump_clock) -> None:
+    class StuckCursor(FaultyDisk):
+        is_stuck = True
+
+        def write_at(self, descriptor: int, data: bytes, offset: int) -> None:
+            if self.is_stuck:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().write_at(descriptor, data, offset)
+
+    disk = StuckCursor()
+    bench = SpoolBench(
+        MemoryExporter([None, for_ever]).open, tmp_path / "audit", disk=disk, batching=Batching(records=1)
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        bench.lane.offer(batch_of(1))
+        bench.lane.offer(batch_of(2))
+        await trio.sleep(2)
+        assert "cursor_not_written" in bench.health.snapshot()[0].problem
+        disk.is_stuck = False
+        await trio.sleep(35)
+        assert bench.spool_state is State.OK
+        nursery.cancel_scope.cancel()
+    again = MemoryExporter()
+    await SpoolBench(again.open, tmp_path / "audit", epoch=2).run_for(5)
+    assert flat(again) == [2]

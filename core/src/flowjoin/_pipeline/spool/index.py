@@ -30,11 +30,14 @@ from flowjoin._model.information_element import (
 )
 
 __all__ = [
+    "FORMAT",
+    "MAX_LINE_OCTETS",
     "Batch",
     "Head",
     "Index",
     "Piece",
     "batch_line",
+    "format_of",
     "head_line",
     "line_of",
     "read_index",
@@ -44,6 +47,7 @@ __all__ = [
 ]
 
 MAX_LINE_OCTETS: Final = 8 * 1024 * 1024
+FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,15 @@ def value_of(line: bytes) -> Any:  # whatever JSON has
 
 
 def head_line(head: Head) -> bytes:
-    return line_of({"t": "head", "v": 1, "instance": head.instance_id, "lane": head.lane, "segment": head.segment})
+    return line_of({"t": "head", "v": FORMAT, "instance": head.instance_id, "lane": head.lane, "segment": head.segment})
+
+
+def format_of(line: bytes) -> int | None:
+    """Of the index that begins with that line; None where it does not say."""
+    try:
+        return int(value_of(line)["v"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def schema_line(template_id: int, schema: FlowSchema) -> bytes:

@@ -132,6 +132,8 @@ def examine(directory: Path, registry: ElementRegistry, *, is_thorough: bool) ->
                 try:
                     waiting.read(disk, files, index)
                 except DamagedError as exc:
+                    if not files.index.exists():
+                        break  # flowjoin runs, and has delivered it meanwhile
                     findings.damaged_rows += waiting.rows
                     findings.problems.append(f"{files.data}: {waiting.rows} rows: {exc}")
     for files in list_without_index(disk, directory):

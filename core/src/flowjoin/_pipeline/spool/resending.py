@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from flowjoin._model.element_registry import ElementRegistry
 from flowjoin._model.flow_batch import FlowBatch
@@ -28,11 +27,10 @@ from flowjoin._pipeline.spool.segments import (
     read_batch,
     remove_segment,
     remove_unfinished,
+    set_aside,
 )
 
 __all__ = ["Resent", "resend"]
-
-_DAMAGED: Final = ".damaged"
 
 
 @dataclass(slots=True)
@@ -95,9 +93,7 @@ def resend(
         done.rows += sum(map(len, batches))
         done.damaged_rows += damaged
         if is_moved and (damaged or index.damaged_lines):
-            for path in (files.index, files.data):
-                if path.exists():
-                    disk.rename(path, path.with_name(path.name + _DAMAGED))
+            set_aside(disk, files)
         elif is_moved:
             remove_segment(disk, files)
     return done

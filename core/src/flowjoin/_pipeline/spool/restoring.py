@@ -10,7 +10,7 @@ from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import Head, Index
 from flowjoin._pipeline.spool.row_layout import DamagedError
-from flowjoin._pipeline.spool.segments import SegmentFiles, load_index, read_batch
+from flowjoin._pipeline.spool.segments import SegmentFiles, load_index, read_batch, set_aside
 from flowjoin._pipeline.spool.shelf import Segment, batches_from
 from flowjoin.api._types import Logger
 
@@ -81,7 +81,7 @@ def restore(
             index = load_index(disk, files, registry)
             segment = _segment_of(disk, files, index, cursor, head, now, wall)
         except OSError as exc:
-            restored.problems.append(f"{files.index}: {exc.strerror or exc}")
+            restored.problems.append(f"{files.index}: {exc.strerror or exc}; {_put_away(disk, files)}")
             continue
         restored.damaged_lines += index.damaged_lines
         if is_newest:
@@ -96,6 +96,15 @@ def restore(
         else:
             restored.settled.append(files)
     return restored
+
+
+def _put_away(disk: Disk, files: SegmentFiles) -> str:
+    """What becomes of a segment that cannot be read; under its name the next start would hold it for settled."""
+    try:
+        set_aside(disk, files)
+    except OSError as exc:
+        return f"nor can it be renamed: {exc.strerror or exc}"
+    return "its files are set aside, with .damaged behind their names"
 
 
 def _segment_of(

@@ -21,7 +21,7 @@ from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._model.flow_schema import FlowSchema
 from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
-from flowjoin._pipeline.spool.index import MAX_LINE_OCTETS, Index, Piece, read_index
+from flowjoin._pipeline.spool.index import FORMAT, MAX_LINE_OCTETS, Index, Piece, format_of, read_index
 from flowjoin._pipeline.spool.row_layout import DamagedError, RowLayout
 from flowjoin._pipeline.spool.segment_format import decode_piece, stretches
 
@@ -29,6 +29,7 @@ __all__ = [
     "Decoding",
     "SegmentFiles",
     "SegmentWriter",
+    "check_format",
     "decode_slowly",
     "list_segments",
     "list_without_index",
@@ -38,6 +39,7 @@ __all__ = [
     "read_octets",
     "remove_segment",
     "remove_unfinished",
+    "set_aside",
 ]
 
 # To be iterated to its end, with others working between two steps; it returns the batch.
@@ -47,6 +49,7 @@ _DATA: Final = ".ipfix"
 _INDEX: Final = ".index"
 _NEW: Final = ".new"
 _GONE: Final = ".gone"
+_DAMAGED: Final = ".damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,30 @@ def list_segments(disk: Disk, directory: Path) -> list[SegmentFiles]:
     return [SegmentFiles(directory, number) for number in sorted(_numbers(disk.names(directory), _INDEX))]
 
 
+def check_format(disk: Disk, files: SegmentFiles) -> None:
+    """See that we know what a segment is; after a return to an older flowjoin the newest may be another's.
+
+    Raises:
+        OSError: it is of a later format. What cannot be read is told when it is restored.
+    """
+    found = None
+    with contextlib.suppress(OSError):
+        found = next((format_of(line) for line in disk.lines(files.index, MAX_LINE_OCTETS)), None)
+    if found is not None and found > FORMAT:
+        raise OSError(f"a newer flowjoin wrote {files.index} (format {found}, and this one knows {FORMAT})")
+
+
+def set_aside(disk: Disk, files: SegmentFiles) -> None:
+    """Keep what cannot be used for people to look at, where it is no segment any more.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    for path in (files.index, files.data):
+        with contextlib.suppress(FileNotFoundError):
+            disk.rename(path, path.with_name(path.name + _DAMAGED))
+
+
 def list_without_index(disk: Disk, directory: Path) -> list[SegmentFiles]:
     """The segments of which only the octets are there, oldest first: nobody can tell which of their rows are settled.
 
@@ -144,18 +171,27 @@ def list_without_index(disk: Disk, directory: Path) -> list[SegmentFiles]:
     return [SegmentFiles(directory, number) for number in sorted(numbers)]
 
 
-def remove_unfinished(disk: Disk, directory: Path) -> None:
+def remove_unfinished(disk: Disk, directory: Path) -> list[SegmentFiles]:
     """Remove what a sudden end has left of making or removing a segment; nobody may be at either.
 
+    Gives the segments of which a file cannot be removed.
+
     Raises:
-        OSError: it cannot be.
+        OSError: the directory cannot be read.
     """
     names = disk.names(directory)
-    for number in _unfinished(names):
-        disk.remove(SegmentFiles(directory, number).data)
+    unremoved: list[SegmentFiles] = []
+    for files in (SegmentFiles(directory, number) for number in sorted(_unfinished(names))):
+        try:
+            remove_segment(disk, files)
+        except OSError:
+            unremoved.append(files)
+    marks = tuple(f"{files.number:010d}" for files in unremoved)  # that tell what their octets are stay with them
     for name in names:
-        if name.endswith((_DATA + _NEW, _INDEX + _NEW, _INDEX + _GONE)):
-            disk.remove(directory / name)
+        if name.endswith((_DATA + _NEW, _INDEX + _NEW, _INDEX + _GONE)) and not name.startswith(marks):
+            with contextlib.suppress(OSError):  # no segment, and in the way only of the next of its number
+                disk.remove(directory / name)
+    return unremoved
 
 
 def _unfinished(names: Sequence[str]) -> set[int]:

@@ -34,7 +34,13 @@ from flowjoin._pipeline.spool.intake import Intake
 from flowjoin._pipeline.spool.read_cache import ReadCache
 from flowjoin._pipeline.spool.reader import SegmentReader
 from flowjoin._pipeline.spool.restoring import restore
-from flowjoin._pipeline.spool.segments import list_segments, list_without_index, next_number, remove_unfinished
+from flowjoin._pipeline.spool.segments import (
+    check_format,
+    list_segments,
+    list_without_index,
+    next_number,
+    remove_unfinished,
+)
 from flowjoin._pipeline.spool.settings import SpoolBounds, SpoolSettings
 from flowjoin._pipeline.spool.settling import Settlement
 from flowjoin._pipeline.spool.shelf import Shelf
@@ -88,7 +94,7 @@ class SpoolStore:
             run: runs what blocks.
 
         Raises:
-            OSError: the directory cannot be used.
+            OSError: the directory cannot be used, or a newer flowjoin wrote to it.
         """
         self._settings = settings
         self._registry = registry
@@ -100,8 +106,10 @@ class SpoolStore:
             self._disk.sync_directory(folder)  # a name that a loss of power takes would take the spool with it
         cursor_file = CursorFile(self._disk, settings.directory)
         cursor = cursor_file.restored
-        remove_unfinished(self._disk, settings.directory)
+        unremoved = remove_unfinished(self._disk, settings.directory)
         self._found = list_segments(self._disk, settings.directory)
+        for newest in self._found[-1:]:
+            check_format(self._disk, newest)
         self._without_index = list_without_index(self._disk, settings.directory)
         number = next_number(self._disk, settings.directory, cursor)
         self._own = IndexHead(instance_id, lane, number)
@@ -127,7 +135,10 @@ class SpoolStore:
         self._letters = DeadLetters(
             self._disk, settings.directory / DEAD_LETTERS, settings.dead_letter_octets, self._own, wall
         )
-        self._settlement = Settlement(cursor_file, self._letters, self._disk, run=run, log=log)
+        self._settlement = Settlement(
+            cursor_file, self._letters, self._disk, run=run, component=component, log=log, clock=clock
+        )
+        self._settlement.doomed += unremoved
         self._syncing = Syncing(settings.sync, self._writer, self._settlement, run=run)
         reader = SegmentReader(self._disk, registry, run=run, component=component, log=log)
         self._ledger = Ledger()
@@ -333,7 +344,7 @@ class SpoolStore:
                 break
         await self._writer.seal()
         self._leave_settled()
-        await self.persist()
+        await self._settlement.persist(is_last=True)
 
     async def _restore(self) -> None:
         restoring = partial(
@@ -385,3 +396,4 @@ class SpoolStore:
         while True:
             await trio.sleep(min(_AGE_CHECK_SECONDS, self._settings.segment_age))
             await self._give_up_beyond_bounds()
+            await self.persist()  # what the disk did not take before

@@ -6,7 +6,8 @@ import pytest
 from conntrack_entries import connection
 
 from flowjoin.api import Egress, Pod, PolicyRule, Service, ServicePort
-from flowjoin_conntrack._metadata import Classifier, FlowType, MissingRule, rule_ids
+from flowjoin_conntrack._classifier import Classifier
+from flowjoin_conntrack._metadata import FlowType, MissingRule, rule_ids
 from flowjoin_conntrack._verdict import DROP, REJECT, Verdict
 
 PODS = {

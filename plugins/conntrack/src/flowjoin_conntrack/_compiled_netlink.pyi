@@ -1,0 +1,1 @@
+from flowjoin_conntrack._netlink import read as read
