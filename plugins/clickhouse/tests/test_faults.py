@@ -363,9 +363,15 @@ async def test_extra_elements_become_columns(
     config = dataclasses.replace(
         config, compress=compress, elements=("ingressInterface", "destinationServiceIPv4", "bgpSourceAsNumber")
     )
-    async with open_clickhouse(config, context()) as exporter:
-        await exporter.export(plain_flows(2).with_id("a"))
+    ctx = context()
+    async with open_clickhouse(config, ctx) as exporter:
+        for number in range(2):
+            await exporter.export(plain_flows(1).with_id(f"a{number}"))
         await exporter.export(numbered_flows(1).with_id("b"))
+    ignored = [name for line in ctx.log.lines if line.event == "elements_ignored" for name in line.facts["elements"]]  # type: ignore[attr-defined]  # a list
+    assert "flowStartMilliseconds" in ignored
+    assert "ingressInterface" not in ignored
+    assert len(ignored) == len(set(ignored)), "each is named once"
     rows = server.query(
         "SELECT ingressInterface, toString(destinationServiceIPv4), bgpSourceAsNumber,"
         f" toTypeName(destinationServiceIPv4) FROM {config.database}.flows ORDER BY ingressInterface DESC"
