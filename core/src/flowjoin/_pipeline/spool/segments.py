@@ -93,7 +93,8 @@ class SegmentWriter:
             disk.rename(new_data, files.data)
             disk.rename(new_index, files.index)
             if is_synced:
-                disk.sync_directory(files.directory)
+                for folder in (files.directory, files.directory.parent):  # it may have just been made
+                    disk.sync_directory(folder)
         except BaseException:
             self.close()
             for path in (new_data, new_index):
