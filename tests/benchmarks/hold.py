@@ -170,19 +170,18 @@ def connected(port: int) -> socket.socket:
             time.sleep(0.1)
 
 
-def send(port: int, flows: int, seconds: float, ends: Iterator[int]) -> None:
+def send(sender: socket.socket, flows: int, seconds: float, ends: Iterator[int]) -> None:
     """Records of all flows, both halves, again and again; ``ends`` are the times of the flows' last packets."""
     traffic = Traffic(is_ipv6=False, per_message=60)
-    with connected(port) as sender:
-        sender.sendall(message(template_set(traffic.names)))
-        began = time.monotonic()
-        while True:
-            for octets in traffic.messages(0, flows, next(ends), (0, 1)):
-                sender.sendall(octets)
-            took = time.monotonic() - began
-            print(f"{took:.0f} s: {2 * flows:,} records sent", file=sys.stderr)
-            if took > seconds:
-                return
+    sender.sendall(message(template_set(traffic.names)))
+    began = time.monotonic()
+    while True:
+        for octets in traffic.messages(0, flows, next(ends), (0, 1)):
+            sender.sendall(octets)
+        took = time.monotonic() - began
+        print(f"{took:.0f} s: {2 * flows:,} records sent", file=sys.stderr)
+        if took > seconds:
+            return
 
 
 def ask(port: int, path: str, ended: threading.Event) -> None:
@@ -264,12 +263,13 @@ def main() -> None:
                 ExitStack() as stack,
             ):
                 try:
+                    sender = stack.enter_context(connected(port))
                     if given.ask:
                         for path in PATHS:
                             stack.enter_context(beside(ask, api_port, path))
                     if given.reload:
                         stack.enter_context(beside(reload, process, write))
-                    send(port, given.flows, given.seconds, ends)
+                    send(sender, given.flows, given.seconds, ends)
                 finally:
                     stack.close()
                     process.send_signal(signal.SIGTERM)
