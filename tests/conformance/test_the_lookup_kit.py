@@ -11,7 +11,8 @@ import pytest
 import trio
 from broken_plugins import Config, KitContract, forgetting_a_socket, leaving_its_socket, one_at_a_time, opening
 
-from flowjoin._plugins.file_lookup import FileLookupConfig, flowjoin_lookup_types
+from flowjoin._plugins.file_lookup import flowjoin_lookup_types
+from flowjoin._plugins.file_tables import FileLookupConfig
 from flowjoin.api import Egress, LookupType, Node, PluginContext, Pod, PodLookup, PolicyRule, Service, ServicePort
 from flowjoin.testing import LookupConformance, LookupExample, lookup_checks
 from flowjoin.testing.lookup_checks import LookupSubject

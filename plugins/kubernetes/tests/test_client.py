@@ -307,3 +307,20 @@ def test_check_reads_the_kubeconfig_that_is_named_and_the_files_that_it_names(
     authority.cert_pem.write_to_path(str(bundle))
     check(KubernetesConfig(kubeconfig=path), registry)
     check(KubernetesConfig(kubeconfig=kubeconfig_of("http://api.example")), registry)
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (None, "No such file or directory"),
+        ("just a text", "it is no kubeconfig, or lacks a part of one"),
+        ("[1, 2]", "it is no kubeconfig, or lacks a part of one"),
+    ],
+)
+def test_what_is_no_kubeconfig_is_told_in_an_operators_words(tmp_path: Path, content: str | None, cause: str) -> None:
+    path = tmp_path / "kubeconfig"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        load_api(KubernetesConfig(kubeconfig=path))
+    assert caught.value.problem.startswith(f"the kubeconfig {path} cannot be used: {cause}")

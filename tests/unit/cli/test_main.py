@@ -87,6 +87,41 @@ def test_wrong_usage_is_exit_code_2(
     assert capsys.readouterr().err.startswith("usage: flowjoin")
 
 
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["porbe"], 'flowjoin: error: there is no command "porbe"; did you mean "probe"?'),
+        (["x"], 'flowjoin: error: there is no command "x"; flowjoin --help lists the commands'),
+        (["--verson"], 'flowjoin: error: unrecognized arguments: --verson; did you mean "--version"?'),
+        (["probe", "--nmber=1"], 'flowjoin probe: error: unrecognized arguments: --nmber=1; did you mean "--number"?'),
+        (
+            ["probe", "extra"],
+            "flowjoin probe: error: unrecognized arguments: extra; flowjoin probe --help lists what there is",
+        ),
+    ],
+)
+def test_a_word_that_is_misspelt_is_told_with_the_nearest_and_the_usage_of_its_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argv: list[str], sentence: str
+) -> None:
+    assert main(argv, commands=[command_that(monkeypatch, lambda _: 0)]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.splitlines()[-1]) == ("", sentence)
+
+
+def test_an_option_of_an_action_is_told_by_the_action(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["get", "flowrecords", "--scrip", "192.0.2.1"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        'flowjoin get flowrecords: error: unrecognized arguments: --scrip 192.0.2.1; did you mean "--srcip"?'
+    )
+
+
+def test_without_a_word_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "validate a configuration without starting anything" in captured.err
+
+
 def test_version_names_the_kernels_form_and_python(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert re.fullmatch(

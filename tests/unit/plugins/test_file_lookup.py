@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pipeline_fakes import MemoryLog
 
-from flowjoin._plugins.file_lookup import FileLookup, FileLookupConfig, read_tables
+from flowjoin._plugins.file_lookup import FileLookup
+from flowjoin._plugins.file_tables import FileLookupConfig, read_tables
 from flowjoin._plugins.loader import load_plugins
 from flowjoin.api import ConfigError, Egress, EgressLookup, NodeLookup, Pod, PodLookup, PolicyLookup, ServiceLookup
 

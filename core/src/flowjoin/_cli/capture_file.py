@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import stat
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
 from flowjoin._cli.commands import EXIT_FAILED, EXIT_UNUSABLE, CommandError
+from flowjoin._cli.streams import forget_output
 from flowjoin._collector.capture import CaptureItem, CaptureReader, CaptureStatistics, open_capture
 from flowjoin._model.errors import DecodeError
 from flowjoin._model.reasons import Reason
@@ -87,8 +87,7 @@ def output_failed(cause: OSError) -> Exception:
     """What to raise when standard output takes nothing more; a closed pipe is the frame's business."""
     if isinstance(cause, BrokenPipeError):
         return cause
-    # Python flushes at exit and must not meet the full disk again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    forget_output()
     return CommandError(f"standard output cannot be written: {cause.strerror or cause}", exit_code=EXIT_FAILED)
 
 

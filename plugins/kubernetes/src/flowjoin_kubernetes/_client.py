@@ -140,6 +140,7 @@ def load_api(config: KubernetesConfig) -> Api:
     """
     configuration = Configuration()
     in_cluster = config.kubeconfig is None and not config.context and _IN_CLUSTER in os.environ
+    _refuse_unreadable(config)
     try:
         if in_cluster:
             kubernetes_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]  # not typed there
@@ -150,7 +151,7 @@ def load_api(config: KubernetesConfig) -> Api:
             )
     except (ConfigException, yaml.YAMLError, OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         what = "the Pod's service account" if in_cluster else f"the kubeconfig {config.kubeconfig or 'of this user'}"
-        cause = str(exc).rstrip(".")
+        cause = _cause(exc)
         problem = f"{what} cannot be used: {cause}; give kubeconfig, or run where there is a service account"
         raise ConfigError(problem, path="" if in_cluster else "kubeconfig") from exc
     url = urlsplit(configuration.host)
@@ -168,6 +169,29 @@ def load_api(config: KubernetesConfig) -> Api:
         proxy=proxy,
     )
     return Api(endpoint, url.path.rstrip("/"), configuration)
+
+
+def _refuse_unreadable(config: KubernetesConfig) -> None:
+    """The library takes a file that is not there for an empty one.
+
+    Raises:
+        ConfigError: the kubeconfig that is named cannot be read.
+    """
+    if config.kubeconfig is None:
+        return
+    try:
+        with config.kubeconfig.open("rb") as file:
+            file.read(1)
+    except (OSError, ValueError) as exc:  # ValueError: a NUL in the path
+        problem = f"the kubeconfig {config.kubeconfig} cannot be used: {getattr(exc, 'strerror', None) or exc}"
+        raise ConfigError(problem, path="kubeconfig") from exc
+
+
+def _cause(exc: Exception) -> str:
+    """What the library met: of a file of another kind it says what Python says, which helps nobody."""
+    if isinstance(exc, KeyError | TypeError | AttributeError):
+        return "it is no kubeconfig, or lacks a part of one; kubectl config view --kubeconfig FILE shows it"
+    return str(exc).rstrip(".")
 
 
 def check(config: KubernetesConfig, _registry: ElementRegistry) -> None:
