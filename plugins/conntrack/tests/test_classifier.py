@@ -148,6 +148,20 @@ def test_the_service_is_the_one_that_was_asked_for() -> None:
     assert unmarked.service_name == ""
 
 
+@pytest.mark.parametrize(("protocol", "asked"), [(6, [6]), (17, [17]), (132, [132]), (1, []), (58, []), (47, [])])
+def test_a_service_is_looked_up_for_protocols_that_services_have(protocol: int, asked: list[int]) -> None:
+    class Asked(Lookups):
+        def service_by_address(
+            self, address: str, port: int, protocol_identifier: int, at: float | None = None
+        ) -> tuple[Service, ServicePort] | None:
+            protocols.append(protocol_identifier)
+            return None
+
+    protocols: list[int] = []
+    assert classifier(services=Asked())(connection(original="10.96.0.9", mark=0x13, protocol=protocol).pack())
+    assert protocols == asked
+
+
 def test_the_label_names_the_rules() -> None:
     labels = (2 << 32 | 1).to_bytes(16, "big")
     assert rule_ids(labels) == (1, 2)

@@ -5,6 +5,7 @@ import errno
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import trio
@@ -230,3 +231,27 @@ async def test_a_table_of_which_nothing_more_comes_is_a_poll_that_failed(autojum
 def test_opening_the_look_up_may_take_as_long_as_it_waits_for_an_answer() -> None:
     (made,) = policy_rules.flowjoin_lookup_types()
     assert made.patience(policy_rules.PolicyRulesConfig(url="http://127.0.0.1/", timeout=Duration(30.0))) == 60.0
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        (None, [1, 6, 17, 58, 132]),
+        ((), []),
+        (("tcp",), [6]),
+        (("udp", "sctp"), [17, 132]),
+        (("icmp",), [1, 58]),
+    ],
+)
+async def test_protocols_are_kept_by_name(
+    names: tuple[Literal["tcp", "udp", "sctp", "icmp"], ...] | None, kept: list[int]
+) -> None:
+    table = Table(
+        *(connection(protocol=protocol, packets=1) for protocol in (1, 6, 17, 132)),
+        connection("fd00::2", "fd00::3", protocol=58, packets=1),
+    )
+    config = dataclasses.replace(CONFIG, protocols=names)
+    async with open_source(config, RecordingContext(), table) as batches, aclosing(batches):
+        batches.finish()
+        found = [row["protocolIdentifier"] async for batch in batches for row in batch.to_dicts()]
+    assert sorted(found) == kept
