@@ -20,6 +20,7 @@ import trio.lowlevel
 from pipeline_fakes import MemoryLog
 
 from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.steps import at_once
 from flowjoin._pipeline.health import HealthTable
 from flowjoin._pipeline.lane import Lane
 from flowjoin._pipeline.lane_identity import LaneIdentity
@@ -101,16 +102,16 @@ def test_encode(benchmark) -> None:
     batch = numbered_flows(ROWS)
     layout = RowLayout(batch.schema)
     benchmark.extra_info["rows"] = ROWS
-    benchmark(encode_piece, batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0)
+    benchmark(lambda: at_once(encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0)))
 
 
 @pytest.mark.slow
 def test_decode(benchmark) -> None:
     batch = numbered_flows(ROWS)
     layout = RowLayout(batch.schema)
-    octets, _ = encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0)
+    octets, _ = at_once(encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0))
     benchmark.extra_info["rows"] = ROWS
-    benchmark(decode_piece, octets, layout, FIRST_SCHEMA_ID, is_first_export=False)
+    benchmark(lambda: at_once(decode_piece(octets, layout, FIRST_SCHEMA_ID, is_first_export=False)))
 
 
 def print_cpu_times() -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 import trio
 
-from flowjoin.testing.watching import StepWatch, ThreadTime
+from flowjoin.testing import watching
+from flowjoin.testing.watching import Held, StepWatch, ThreadTime
 
 
 def at(wall: float, cpu: float, waited: float | None = None, blocked: int | None = None) -> ThreadTime:
@@ -47,3 +50,24 @@ async def test_a_call_that_sleeps_is_seen_and_time_between_steps_is_not() -> Non
     await trio.lowlevel.checkpoint()
     trio.lowlevel.remove_instrument(watch)
     assert watch.longest >= 0.029
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is open")
+async def test_a_file_that_a_thread_closes_again_is_not_left(tmp_path: Path) -> None:
+    held = Held.now()
+    file = (tmp_path / "merge").open("w")
+    closing = threading.Timer(0.1, file.close)
+    closing.start()
+    held.check_nothing_more("then")
+    closing.join()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is open")
+async def test_a_file_that_stays_open_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_FILES_SECONDS", 0.1)
+    held = Held.now()
+    with (
+        (tmp_path / "left").open("w"),
+        pytest.raises(AssertionError, match=r"then sockets or files are open: .*/left"),
+    ):
+        held.check_nothing_more("then")

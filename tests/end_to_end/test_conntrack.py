@@ -62,10 +62,10 @@ import socket, trio
 from contextlib import aclosing
 from flowjoin.api import Duration
 from flowjoin.testing import RecordingContext
-from flowjoin_conntrack import ConntrackConfig, _dumper
+from flowjoin_conntrack import ConntrackConfig, _events
 from flowjoin_conntrack._open import open_conntrack
 
-_dumper._RECEIVE_BUFFER = 8192
+_events._RECEIVE_BUFFER = 8192
 COUNT = 3000
 
 async def main():

@@ -14,7 +14,7 @@ from network_namespace import ASKED, GROUP, Inside, network_namespace
 RULES = "table inet t { chain in { type filter hook input priority 0; ct state new counter; }; }"
 HOLDER = ASKED + "print('held', flush=True); input()"
 EVERYWHERE = f"""
-import trio
+import pathlib, sys, trio
 from flowjoin.api import Duration
 from flowjoin.testing import RecordingContext
 from flowjoin.testing.requirements import cancelled_everywhere
@@ -26,9 +26,13 @@ lives = 0
 async def whole_life():
     global lives
     lives += 1
-    async with open_conntrack(config, RecordingContext()) as batches:
+    context = RecordingContext(state_directory=pathlib.Path(sys.argv[1]))
+    async with open_conntrack(config, context) as batches:
         with trio.move_on_after(0.02):
             await anext(batches)
+        batches.finish()
+        async for _ in batches:
+            pass
         await batches.aclose()
 trio.run(cancelled_everywhere, whole_life)
 print(lives)
@@ -117,9 +121,9 @@ def test_a_namespace_that_is_deleted_does_not_end_it(inside: Inside, flowjoin: C
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_with_a_real_kernel_it_ends_wherever_it_is_cancelled(inside: Inside) -> None:
+def test_with_a_real_kernel_it_ends_wherever_it_is_cancelled(inside: Inside, tmp_path: Path) -> None:
     done = subprocess.run(
-        inside(sys.executable, "-W", "error", "-c", EVERYWHERE),
+        inside(sys.executable, "-W", "error", "-c", EVERYWHERE, str(tmp_path)),
         capture_output=True,
         text=True,
         check=False,

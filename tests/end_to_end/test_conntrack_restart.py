@@ -78,33 +78,66 @@ class Agent:
         return sum(row["packetDeltaCount"] for row in rows), sum(row["octetDeltaCount"] for row in rows)
 
 
-@pytest.mark.slow
-def test_nothing_is_lost_and_nothing_told_twice_however_often_it_is_restarted(
-    inside: Inside, require_program: Callable[[str], str], tmp_path: Path
-) -> None:
-    nft = require_program("nft")
+class Traffic:
+    """Datagrams inside, and what nft counted of them."""
 
-    def send(connections: int, packets: int) -> None:
-        subprocess.run(inside(sys.executable, "-c", SENDER, str(connections), str(packets)), check=True, timeout=60)
+    def __init__(self, inside: Inside, nft: str) -> None:
+        self._inside = inside
+        self._nft = nft
 
-    def counted() -> tuple[int, int]:
-        text = subprocess.run(inside(nft, "list", "ruleset"), check=True, capture_output=True, text=True).stdout
+    def send(self, connections: int, packets: int) -> None:
+        words = (sys.executable, "-c", SENDER, str(connections), str(packets))
+        subprocess.run(self._inside(*words), check=True, timeout=60)
+
+    def counted(self) -> tuple[int, int]:
+        words = (self._nft, "list", "ruleset")
+        text = subprocess.run(self._inside(*words), check=True, capture_output=True, text=True).stdout
         found = re.search(r"counter packets (\d+) bytes (\d+)", text)
         assert found is not None
         return int(found[1]), int(found[2])
 
+
+@pytest.fixture
+def traffic(inside: Inside, require_program: Callable[[str], str]) -> Traffic:
+    return Traffic(inside, require_program("nft"))
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_and_nothing_told_twice_however_often_it_is_restarted(
+    inside: Inside, traffic: Traffic, tmp_path: Path
+) -> None:
     agent = Agent(inside, tmp_path)
-    send(2, 2)  # before it is there
-    assert agent.run(lambda: send(5, 3)) == 0
-    assert agent.told() == counted() == (2 * 2 + 5 * 3, agent.told()[1])
-    send(6, 1)  # while it is away
-    assert agent.run(lambda: send(3, 2)) == 0
-    assert agent.told() == counted()
+    traffic.send(2, 2)  # before it is there
+    assert agent.run(lambda: traffic.send(5, 3)) == 0
+    assert agent.told()[0] == 2 * 2 + 5 * 3
+    assert agent.told() == traffic.counted()
+    traffic.send(6, 1)  # while it is away
+    assert agent.run(lambda: traffic.send(3, 2)) == 0
+    assert agent.told() == traffic.counted()
     assert agent.run(lambda: None) == 0
-    assert agent.told() == counted()
+    assert agent.told() == traffic.counted()
     told = agent.told()
-    assert agent.run(lambda: send(1, 1), end=signal.SIGKILL) == -signal.SIGKILL
+    assert agent.run(lambda: traffic.send(1, 1), end=signal.SIGKILL) == -signal.SIGKILL
     assert agent.told() == told  # a kill is as a loss of power: nothing was told
     assert agent.run(lambda: None) == 0
-    packets, octets = counted()
+    packets, octets = traffic.counted()
     assert agent.told() == (told[0] + packets, told[1] + octets)  # and what was told before is not known
+
+
+@pytest.mark.slow
+def test_a_table_that_is_emptied_and_a_thousand_short_connections_lose_nothing(
+    inside: Inside, traffic: Traffic, require_program: Callable[[str], str], tmp_path: Path
+) -> None:
+    flush = inside(require_program("conntrack"), "-F")
+
+    def emptied() -> None:
+        for _ in range(3):  # the same ports each time, within a second
+            traffic.send(300, 2)
+            subprocess.run(flush, check=True, capture_output=True)
+        traffic.send(100, 1)
+
+    agent = Agent(inside, tmp_path)
+    for _ in range(2):
+        assert agent.run(emptied) == 0
+        assert agent.told() == traffic.counted()
+    assert agent.told()[0] == 2 * (3 * 300 * 2 + 100)

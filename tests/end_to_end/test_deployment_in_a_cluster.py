@@ -34,6 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PATIENCE = 120.0
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "replace-antreas-flow-aggregator.md"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 ME = f"system:serviceaccount:{NAMESPACE}:flow-aggregator"
 
 
@@ -215,6 +216,23 @@ def test_the_api_is_asked_from_outside_of_the_pod_and_inside_of_it(deployed: Dep
         assert done.returncode == 0, done.stderr
     program.process.terminate()
     assert program.finish() == 0, program.text
+
+
+def test_without_the_right_to_read_pods_agents_connect_and_flows_pass_without_names(deployed: Deployed) -> None:
+    role = deployed.cluster.request("GET", f"{ROLES}/flow-aggregator")
+    role["rules"] = [rule for rule in role["rules"] if "pods" not in rule["resources"]]
+    deployed.cluster.request("PUT", f"{ROLES}/flow-aggregator", role)
+    program = deployed.start()
+    wait_events(program, "watch_failed", "ready", "api_ready", "certificate_replaced", "lookup_opened")
+    assert deployed.ask("reader", "get", "recordmetrics").returncode == 0
+    edge = deployed.start_edge(deployed.folder / "edge")
+    send_record(edge.wait_ready(), DENIED)
+    edge.process.terminate()
+    assert edge.finish() == 0, edge.text
+    program.process.terminate()
+    assert program.finish() == 0, program.text
+    (row,) = csv.reader((deployed.pod.logs / "flows.log").read_text().splitlines())
+    assert (row[2], row[3], row[7], row[10]) == ("10.10.0.79", "10.10.0.80", "", "")
 
 
 def test_without_its_api_server_it_goes_on_and_starts_again(deployed: Deployed) -> None:

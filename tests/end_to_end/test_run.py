@@ -251,7 +251,7 @@ def test_when_nobody_reads_standard_output_any_more_it_ends_quietly_with_0(
     run: Run, tmp_path: Path, is_demo: bool
 ) -> None:
     path = tmp_path / "flowjoin.yaml"
-    path.write_text(PIPED)
+    path.write_text(f"stateDirectory: {tmp_path}/state\n{PIPED}")  # not the one that the machine has
     program = run("--demo") if is_demo else run("-c", str(path))
     assert program.process.stdout is not None
     if is_demo:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from running_flowjoin import Program, send
+from running_flowjoin import Run, send
 
 from flowjoin._config.fields import fields_of
 from flowjoin._config.load import load_config
@@ -35,7 +35,9 @@ def ports_of(process: int) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what listens")
-def test_nothing_listens_but_the_collectors_and_the_api_and_what_is_kept_is_its_owners(tmp_path: Path) -> None:
+def test_nothing_listens_but_the_collectors_and_the_api_and_what_is_kept_is_its_owners(
+    run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "flowjoin.yaml").write_text(
         f"""stateDirectory: {tmp_path}/state
 collectors:
@@ -48,7 +50,7 @@ exporters: [{{type: log, path: {tmp_path}/flows.jsonl, format: jsonLines}}]
 """,
         encoding="utf-8",
     )
-    program = Program("-c", str(tmp_path / "flowjoin.yaml"))
+    program = run("-c", str(tmp_path / "flowjoin.yaml"))
     api = int(program.wait_line("api_ready")["addresses"][0].rpartition(":")[2])
     addresses: list[str] = program.wait_line("ready")["addresses"]
     said = {("udp" if text.startswith("udp") else "tcp", int(text.rpartition(":")[2])) for text in addresses}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from flowjoin._collector.capture import open_capture
 from flowjoin._model.columns import DictionaryColumn
 from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.steps import at_once
 from flowjoin._pipeline.spool.row_layout import DamagedError, RowLayout
 from flowjoin._pipeline.spool.segment_format import (
     FIRST_SCHEMA_ID,
@@ -27,8 +28,8 @@ NOW = 1_790_000_000
 
 def round_trip(batch: FlowBatch) -> FlowBatch:
     layout = RowLayout(batch.schema)
-    data, _ = encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0)
-    return decode_piece(data, layout, FIRST_SCHEMA_ID, is_first_export=batch.is_first_export)
+    data, _ = at_once(encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0))
+    return at_once(decode_piece(data, layout, FIRST_SCHEMA_ID, is_first_export=batch.is_first_export))
 
 
 def assert_same(batch: FlowBatch, again: FlowBatch) -> None:
@@ -53,7 +54,7 @@ def test_nanoseconds_of_our_time_are_data_records_and_exact(times: list[tuple[in
     nanoseconds = [seconds * 10**9 + rest for seconds, rest in times]
     batch = FlowBatch.from_rows(schema, [(value, value // 1000) for value in nanoseconds])
     layout = RowLayout(schema)
-    assert sum(rows for _, rows in layout.encode(batch, NOW)) == len(batch)
+    assert sum(rows for _, rows in at_once(layout.encode(batch, NOW))) == len(batch)
     assert_same(batch, round_trip(batch))
 
 
@@ -107,12 +108,12 @@ def test_more_fields_than_a_template_can_have_come_back() -> None:
 def test_a_changed_octet_gives_rows_or_is_found(data) -> None:
     batch = FlowBatch.from_rows(WIDE, data.draw(ROWS))
     layout = RowLayout(WIDE)
-    octets = bytearray(encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0)[0])
+    octets = bytearray(at_once(encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=0))[0])
     for _ in range(data.draw(st.integers(0, 3)) if octets else 0):
         octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
     end = data.draw(st.integers(0, len(octets)))
     try:
-        again = decode_piece(bytes(octets[:end]), layout, FIRST_SCHEMA_ID, is_first_export=False)
+        again = at_once(decode_piece(bytes(octets[:end]), layout, FIRST_SCHEMA_ID, is_first_export=False))
     except DamagedError:
         return
     assert again.schema == WIDE
@@ -126,7 +127,7 @@ def test_a_segment_is_an_ipfix_file_with_a_mark(tmp_path) -> None:
     assert not is_spool_file(encode_schema(layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=1))
     assert not is_spool_file(b"")
     data += encode_schema(layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=1)
-    data += encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=1)[0]
+    data += at_once(encode_piece(batch, layout, FIRST_SCHEMA_ID, export_time=NOW, sequence=1))[0]
     (tmp_path / "segment.ipfix").write_bytes(data)
     decoder = Decoder(batch.schema.registry, mode="lenient")
     names: list[str] = []

@@ -75,3 +75,9 @@ def test_a_page_names_no_figure_that_the_reference_lacks(page: Path) -> None:
     reference = "".join(each.read_text(encoding="utf-8") for each in (DOCS / "reference").rglob("*.md"))
     named = set(re.findall(r"\bflowjoin_\w+_(?:total|seconds|octets|rows|sessions|flows)\b", page.read_text("utf-8")))
     assert {name for name in named if f"`{name}`" not in reference} == set()
+
+
+def test_the_charts_service_monitor_gives_the_job_that_the_rules_name() -> None:
+    template = REPOSITORY / "deploy" / "helm" / "flowjoin" / "templates"
+    assert "jobLabel: app.kubernetes.io/name" in (template / "servicemonitor.yaml").read_text(encoding="utf-8")
+    assert "app.kubernetes.io/name: flowjoin" in (template / "_helpers.tpl").read_text(encoding="utf-8")

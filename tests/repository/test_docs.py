@@ -58,7 +58,11 @@ def test_every_relative_link_leads_to_a_file(page: Page) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages() if BLOCK.search(page.text)], ids=str)
 def test_the_blocks_marked_run_do_run_in_order(page: Page, tmp_path: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "STATE_DIRECTORY": str(tmp_path / "state"),  # not the one that the machine has
+    }
     # Ports that nobody uses, in place of the well-known ones that the pages name.
     with closing(HeldPort()) as collector, closing(HeldPort()) as api:
         text = page.text.replace(":4739", f":{collector.number}").replace(":10348", f":{api.number}")
@@ -117,3 +121,12 @@ def test_the_architecture_names_every_room_and_plugin_and_nothing_else() -> None
     assert set(re.findall(r"^  (\w+)/", around, re.M)) == {
         path.parent.name for path in (REPOSITORY / "plugins").glob("*/pyproject.toml")
     }
+
+
+def test_the_index_leads_to_every_page() -> None:
+    docs = REPOSITORY / "docs"
+    index = (docs / "README.md").read_text(encoding="utf-8")
+    for folder in ("tutorial", "how-to", "reference", "explanation"):
+        for page in (docs / folder).rglob("*.md"):
+            if page.parent.name != "decisions":
+                assert f"({page.relative_to(docs)})" in index, page

@@ -5,11 +5,11 @@ Statements are run by the engine that servers run; what is ours is HTTP, the che
 
 ``POST /__fault`` with a JSON object arms a fault for the next statements that match:
 ``match`` (a regular expression), ``times``, and one or several of ``status`` with ``code`` and ``message``, ``page`` (a
-text, with ``status`` and ``headers``: the answer of something else), ``endless`` (an answer without end), ``octets``
-(the answer comes one at a time), ``hold`` (until ``POST /__release``, which returns when it is done),
-``delay`` (seconds before anything is done), ``drop`` (``before`` the statement is run, in the ``middle`` of reading it,
-``after`` it is done and before it is answered), ``kill`` (seconds after the statement began, SIGKILL).
-``POST /__held`` counts what is or was held.
+text, with ``status`` and ``headers``: the answer of something else; with ``reflect`` it repeats the request's headers),
+``endless`` (an answer without end), ``octets`` (the answer comes one at a time), ``hold`` (until ``POST /__release``,
+which returns when it is done), ``delay`` (seconds before anything is done), ``drop`` (``before`` the statement is run,
+in the ``middle`` of reading it, ``after`` it is done and before it is answered), ``kill`` (seconds after the statement
+began, SIGKILL). ``POST /__held`` counts what is or was held.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.get("endless"):
             self._answer_without_end()
         if "page" in fault:
-            self._answer(fault.get("status", 200), fault["page"].encode(), fault.get("headers"), is_ours=False)
+            page = fault["page"] + (str(self.headers) if fault.get("reflect") else "")
+            self._answer(fault.get("status", 200), page.encode(), fault.get("headers"), is_ours=False)
             return
         if "code" in fault:
             self._refuse(fault["code"], fault.get("message", "injected"), fault.get("status"))

@@ -5,6 +5,7 @@ The test plays the lane: the same batch comes again after each RetryableExportEr
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,19 @@ async def test_a_redirect_is_named_and_not_followed(server: ClickHouseProcess, c
         server.arm(match="INSERT INTO", **FAULTS["a redirect (307)"])
         (problem,) = await deliver(exporter, numbered_flows(1).with_id("a"))
     assert problem == f"{server.url}: redirected to https://elsewhere.example/: write that into databaseURL"
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_page_that_repeats_the_request_shows_no_password(
+    server: ClickHouseProcess, config: ClickHouseConfig, password: str, status: int
+) -> None:
+    page = {"page": "<pre>", "reflect": True, "status": status, "headers": {"X-ClickHouse-Summary": "{}"}}
+    async with open_clickhouse(config, context()) as exporter:
+        server.arm(match="INSERT INTO", **page)
+        (problem,) = await deliver(exporter, numbered_flows(1).with_id("a"))
+    assert "Authorization: Basic ***" in problem
+    for secret in (password, base64.b64encode(f"default:{password}".encode()).decode()):
+        assert secret not in problem
 
 
 async def test_an_answer_without_end_is_cut_off(
@@ -349,9 +363,15 @@ async def test_extra_elements_become_columns(
     config = dataclasses.replace(
         config, compress=compress, elements=("ingressInterface", "destinationServiceIPv4", "bgpSourceAsNumber")
     )
-    async with open_clickhouse(config, context()) as exporter:
-        await exporter.export(plain_flows(2).with_id("a"))
+    ctx = context()
+    async with open_clickhouse(config, ctx) as exporter:
+        for number in range(2):
+            await exporter.export(plain_flows(1).with_id(f"a{number}"))
         await exporter.export(numbered_flows(1).with_id("b"))
+    ignored = [name for line in ctx.log.lines if line.event == "elements_ignored" for name in line.facts["elements"]]  # type: ignore[attr-defined]  # a list
+    assert "flowStartMilliseconds" in ignored
+    assert "ingressInterface" not in ignored
+    assert len(ignored) == len(set(ignored)), "each is named once"
     rows = server.query(
         "SELECT ingressInterface, toString(destinationServiceIPv4), bgpSourceAsNumber,"
         f" toTypeName(destinationServiceIPv4) FROM {config.database}.flows ORDER BY ingressInterface DESC"

@@ -113,3 +113,11 @@ def test_a_flow_to_outside_tells_its_egress() -> None:
     names = ("egressName", "egressIP", "egressNodeName", "egressUUID")
     rows = [[row[name] for name in names] for row in batch.to_dicts()]
     assert rows == [["out", "203.0.113.9", "n2", UID.replace("-", "")], ["", "", "", "0" * 32]]
+
+
+def test_times_beyond_2106_have_the_octets_that_there_are() -> None:
+    far = 2**32 + 5
+    made = export(row=connection(start=far * 10**9).pack(), end=far + 1)
+    (batch,) = BatchMaker(default_registry(), node="here").batches([made])
+    assert batch.column("flowStartSeconds").tolist() == [5]
+    assert batch.column("flowEndSeconds").tolist() == [6]

@@ -57,6 +57,11 @@ class Kernel:
         async for reading in self._receive:
             yield reading
 
+    async def wait_emptied(self) -> None:
+        await trio.lowlevel.checkpoint()
+        while self._receive.statistics().current_buffer_used or not self._receive.statistics().tasks_waiting_receive:
+            await trio.lowlevel.checkpoint()
+
 
 async def next_rows(batches: AsyncIterator[FlowBatch]) -> list[dict[str, object]]:
     with trio.fail_after(1000):
@@ -174,3 +179,41 @@ async def test_a_connection_that_the_kernel_told_twice_is_one(autojump_clock) ->
         kernel.tell(MessageKind.NEW, connection(start=0))  # of before the first read
         kernel.tell(MessageKind.DESTROYED, connection(packets=4))
         assert [row["packetDeltaCount"] for row in await next_rows(batches)] == [4]
+
+
+async def test_an_end_whose_counters_were_told_and_not_yet_read_is_told_with_them_at_the_end(autojump_clock) -> None:
+    kernel = Kernel()
+    async with (
+        open_source(CONFIG, RecordingContext(), kernel, cast(EventSource, kernel)) as batches,
+        aclosing(batches),
+    ):
+        await trio.testing.wait_all_tasks_blocked()
+        for port in range(500):
+            kernel.tell(MessageKind.NEW, connection(source_port=port))
+        for port in range(500):
+            kernel.tell(MessageKind.DESTROYED, connection(source_port=port, packets=3))
+        batches.finish()
+        rows = [dict(row) async for batch in batches for row in batch.to_dicts()]
+    assert [(row["packetDeltaCount"], row["flowEndReason"]) for row in rows] == [(3, 3)] * 500
+
+
+async def test_who_waits_until_a_socket_is_empty_waits_for_whoever_takes_of_it(autojump_clock) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.send(DATAGRAM)
+        source = EventSource(ours, frozenset())
+        taken = 0
+
+        async def take() -> None:
+            nonlocal taken
+            async for _ in source.readings():
+                await trio.sleep(1)
+                taken += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take)
+            await source.wait_emptied()
+            assert taken == 1
+            await source.wait_emptied()
+            nursery.cancel_scope.cancel()

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from conntrack_entries import CLOSE, TIME_WAIT, connection
 from conntrack_store import SECOND, Bench, delta
 
-from flowjoin_conntrack._entry import Connection
+from flowjoin_conntrack._entry import NO_TCP_STATE, Connection
 from flowjoin_conntrack._exports import EndReason, Timeouts
 
 
@@ -278,3 +279,33 @@ def test_an_identity_that_the_kernel_gives_again_is_another_connection_by_its_st
     bench.poll(7, connection(packets=4, start=6))
     assert bench.due(11) == [(EndReason.ACTIVE, 2)]
     assert len(bench.store) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"packets": 9, "tcp_state": NO_TCP_STATE}, {"packets": 2, "tcp_state": NO_TCP_STATE}),
+        ({"packets": 2, "octets": 900}, {"packets": 2, "octets": 100}),
+        ({"packets": 2, "reverse_packets": 3}, {"packets": 2, "reverse_packets": 2}),
+        ({"packets": 2, "tcp_state": TIME_WAIT}, {"packets": 2}),
+        ({"packets": 2, "tcp_state": CLOSE}, {"packets": 5}),
+    ],
+)
+def test_where_no_times_are_kept_a_port_pair_that_is_used_again_is_known_by_what_it_counted(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    bench = Bench()
+    bench.poll(0, connection(start=0, **before))
+    assert len(bench.due(5)) == 1
+    bench.poll(6, connection(start=0, **after))
+    assert [packets for _, packets in bench.due(11) if packets] == [after["packets"]]
+    assert len(bench.store) == 1
+
+
+def test_where_no_times_are_kept_one_that_goes_on_is_the_same() -> None:
+    bench = Bench()
+    bench.poll(0, connection(start=0, packets=3))
+    bench.due(5)
+    bench.poll(6, connection(start=0, packets=5))
+    bench.poll(7, connection(start=0, packets=5, tcp_state=TIME_WAIT))
+    assert bench.due(10) == [(EndReason.END_OF_FLOW, 2)]

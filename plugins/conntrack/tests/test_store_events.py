@@ -86,3 +86,27 @@ def test_a_connection_whose_event_came_first_keeps_what_the_poll_tells() -> None
     bench.store.saw_event(connection(start=0).pack(), 2.0, 2 * SECOND, is_over=False)
     (export,) = bench.store.expire(6, 9)
     assert (Connection.unpack(export.row).start, delta(export), len(bench.store)) == (9, 3, 1)
+
+
+def test_an_event_between_a_row_and_its_turn_does_not_take_the_rows_counters_away() -> None:
+    bench = Bench()
+    many = [connection(source_port=port, connection_id=port, packets=1, octets=60) for port in range(100)]
+    list(bench.store.begin_poll(0, 0))
+    slices = bench.store.see(b"".join(one.pack() for one in many))
+    next(slices)
+    bench.store.saw_event(connection(source_port=99, connection_id=99, start=0).pack(), 0.0, 0, is_over=False)
+    assert sum(slices) == 36
+    list(bench.store.end_poll())
+    assert bench.due(5) == [(EndReason.ACTIVE, 1)] * 100
+
+
+def test_however_many_ends_wait_all_that_is_hastened_is_told() -> None:
+    bench = Bench()
+    bench.poll(0)
+    for port in range(9000):
+        bench.store.saw_event(connection(source_port=port, packets=1).pack(), 1.0, SECOND, is_over=True)
+    list(bench.store.hasten(2.0))
+    told = 0
+    while bench.store.is_overdue:
+        told += len(bench.store.expire(2.0, 16))
+    assert told == 9000

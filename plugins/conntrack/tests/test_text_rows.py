@@ -111,6 +111,12 @@ def test_a_line_that_is_no_connection_of_open_vswitch_is_refused(line: str) -> N
         parse_ovs_line(line)
 
 
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59.999", "2106-02-07T06:28:16", "1969-12-31T23:59:59", "soon"])
+def test_a_connection_of_open_vswitch_that_began_at_no_possible_time_is_refused(moment: str) -> None:
+    with pytest.raises(LineError, match=r"is before 1970, or after 2106|is no time"):
+        parse_ovs_line(TO_A_SERVICE.replace("2020-07-25T08:40:08.959", moment))
+
+
 @pytest.mark.parametrize("line", ["", "ipv4 2 tcp", PROC.replace("src=10.77.2.2", ""), PROC.replace(" 6 ", " x ", 1)])
 def test_a_line_that_is_no_connection_of_proc_is_refused(line: str) -> None:
     with pytest.raises(LineError):

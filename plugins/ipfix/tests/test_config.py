@@ -200,7 +200,10 @@ def test_antreas_dtls_is_refused_by_name() -> None:
         bound("flowCollector: {enable: true, address: 'collector:4739:udp', tls: {enable: true}}")
 
 
-@pytest.mark.parametrize(("octets", "expected"), [(b"", 2166136261), (b"a", 84696446), (b"node1", 3957252814)])
+@pytest.mark.parametrize(
+    ("octets", "expected"),
+    [(b"", 2166136261), (b"a", 84696446), (b"node1", 3957252814), (b"k8s-node-control-plane", 2432262065)],
+)
 def test_the_hash_is_fnv_1(octets: bytes, expected: int) -> None:
     assert fnv1(octets) == expected
 

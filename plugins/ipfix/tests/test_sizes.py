@@ -75,6 +75,19 @@ async def test_over_udp_messages_fit_ethernet_and_a_long_row_the_path(
     assert packed - 800 < max(sizes[:-1]) <= packed < 5000 < sizes[-1] <= path
 
 
+async def test_a_size_over_the_paths_is_warned_of_once_and_makes_fragments(start: Start) -> None:
+    collector = await start(protocol="udp")
+    context = RecordingContext()
+    config = IpfixConfig(address=collector.address, protocol="udp", max_ipfix_msg_size=20_000)
+    async with opened(config, context) as exporter:
+        for _ in range(2):
+            await exporter.export(standard_flow(sourcePodLabels="x" * 15_000))
+        await collector.count()
+    assert facts_of(context, "messages_over_path") == {"limit": 20_000, "path": 8972}
+    assert context.events.count("messages_over_path") == 1
+    assert 15_000 < max(len(message) for message in collector.sessions[0].messages) <= 20_000
+
+
 async def test_over_a_narrow_path_templates_go_in_fragments_and_rows_do_not(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kubernetes_stand_in import Fault, KubernetesStandIn
 from waiting import until
 
 from flowjoin.api import (
+    CertificateObject,
     ClientCredentials,
     ClientCredentialsLookup,
     Node,
@@ -25,7 +27,7 @@ from flowjoin.api import (
     ServicePort,
 )
 from flowjoin.testing import RecordingContext
-from flowjoin_kubernetes import KubernetesLookupConfig, flowjoin_lookup_types
+from flowjoin_kubernetes import KubernetesLookupConfig, _lookup, _watch, flowjoin_lookup_types
 from flowjoin_kubernetes._lookup import KubernetesLookup, open_lookup
 
 UID = "0b6f3b0a-7a49-4f43-9d0c-0f0f5a1c2d3e"
@@ -59,6 +61,50 @@ async def test_it_answers_for_pods_nodes_and_services(lookup: KubernetesLookup) 
     web = Service(namespace="default", name="web", uid=UID, cluster_addresses=("10.96.0.1",), ports=(port,))
     assert lookup.service_by_name("default", "web") == web
     assert lookup.service_by_address("10.96.0.1", 80, 6) == (web, port)
+
+
+async def test_without_the_right_to_read_pods_certificates_and_reviews_are_had_and_pods_are_not_known(
+    server: KubernetesStandIn, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_lookup, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(_watch, "TIMING", replace(_watch.TIMING, first_wait=0.001, longest_wait=0.01))
+    server.put("pods", pod("web-1", "10.0.0.1"))
+    server.forbidden.add("pods")
+    context = RecordingContext()
+    with trio.fail_after(60):
+        async with open_lookup(KubernetesLookupConfig(kubeconfig=kubeconfig), context) as lookup:
+            assert await lookup.get(CertificateObject.AUTHORITY) is None
+            assert await lookup.authenticate("nobody's") is None
+            for question in (lambda: lookup.pod("10.0.0.1"), lambda: lookup.pod_network("10.0.0.1"), lookup.shared):
+                with pytest.raises(PluginError, match="not known yet"):
+                    question()
+            assert "pods may not be read" in context.impairments[-1]
+            server.forbidden.clear()
+            await until(lambda: context.impairments[-1] == "")
+            await until(lookup._tables.known.is_set)
+            assert lookup.pod("10.0.0.1") is not None
+
+
+async def test_while_the_server_is_away_it_does_not_open_however_long_that_takes(
+    server: KubernetesStandIn, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_lookup, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(_watch, "TIMING", replace(_watch.TIMING, first_wait=0.001, longest_wait=0.01))
+    server.stall = "/pods"
+    opened = trio.Event()
+
+    async def open_it() -> None:
+        async with open_lookup(KubernetesLookupConfig(kubeconfig=kubeconfig), RecordingContext()):
+            opened.set()
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(open_it)
+            await server.wait_requests(4)
+            assert not opened.is_set()
+            server.stall = None
+            await server.drop_connections()
+            await opened.wait()
 
 
 async def test_what_nobody_has_is_none(lookup: KubernetesLookup) -> None:

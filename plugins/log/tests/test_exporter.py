@@ -113,7 +113,8 @@ async def test_count_in_is_count_out_while_logrotate_and_rotation_work_on_the_fi
     directory = tmp_path / "logs"
     path = directory / "flows.log"
     sent: list[int] = []
-    async with open_log(config_for(path, max_size=1, max_backups=0), RecordingContext()) as exporter:
+    context = RecordingContext()
+    async with open_log(config_for(path, max_size=1, max_backups=0), context) as exporter:
         for round_ in range(24):
             batch = numbered_flows(500, first=500 * round_)
             await exporter.export(batch)
@@ -124,6 +125,7 @@ async def test_count_in_is_count_out_while_logrotate_and_rotation_work_on_the_fi
                 path.rename(directory / f"taken-{round_}.log")
                 path.touch()
     assert sorted(ports_in(directory)) == sorted(sent)
+    assert context.events.count("file_reopened") == len(list(directory.glob("taken-*.log")))
 
 
 async def test_leaving_stops_a_compression_and_the_next_start_does_it(

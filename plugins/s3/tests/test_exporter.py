@@ -130,10 +130,12 @@ async def test_what_an_upload_that_was_killed_left_is_removed_by_the_next_try(
 
 
 async def test_who_may_not_list_uploads_may_still_upload(stand_in: StandIn, config_of: MakeConfig) -> None:
+    context = RecordingContext()
     stand_in.fault = answering(Answer.error(403, "AccessDenied"), to="list")
-    async with open_s3(config_of(stand_in, **IN_PARTS), RecordingContext()) as exporter:
+    async with open_s3(config_of(stand_in, **IN_PARTS), context) as exporter:
         await exporter.export(LARGE)
     assert len(stand_in.objects) == 1
+    assert context.events.count("unfinished_uploads_not_listed") == 1
 
 
 async def test_an_upload_that_cannot_be_aborted_is_told(stand_in: StandIn, config_of: MakeConfig) -> None:

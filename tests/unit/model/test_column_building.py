@@ -6,6 +6,7 @@ from batch_examples import OF_EACH_TYPE, REGISTRY, UUID
 
 from flowjoin._model.column_building import column_of, default_column, join_columns
 from flowjoin._model.columns import CodedValues, DictionaryColumn, NumberColumn, PackedColumn
+from flowjoin._model.steps import at_once
 
 OF_TYPE = {element.data_type.value: element for element in OF_EACH_TYPE if element is not UUID}
 
@@ -137,7 +138,7 @@ def test_coded_values_are_checked_once_each_and_merged():
 def test_joined_dictionaries_are_merged():
     one = column_of(OF_TYPE["string"], ["a", "b"])
     two = column_of(OF_TYPE["string"], ["b", "c"])
-    joined = join_columns([one, two])
+    joined = at_once(join_columns([one, two]))
     assert isinstance(joined, DictionaryColumn)
     assert joined.dictionary == ("a", "b", "c")
     assert joined.tolist() == ["a", "b", "b", "c"]
@@ -145,7 +146,7 @@ def test_joined_dictionaries_are_merged():
 
 def test_a_shared_dictionary_stays_shared():
     whole = column_of(OF_TYPE["string"], ["a", "b", "a", "b"])
-    joined = join_columns([whole[2:], whole[:2]])
+    joined = at_once(join_columns([whole[2:], whole[:2]]))
     assert isinstance(joined, DictionaryColumn)
     assert isinstance(whole, DictionaryColumn)
     assert joined.dictionary is whole.dictionary
@@ -156,7 +157,7 @@ def test_a_shared_dictionary_stays_shared():
 def test_joined_rows_keep_their_strings_however_many_there_are(rows, distinct):
     texts = [f"pod-{row * 7 % distinct}" for row in range(rows)]
     parts = [column_of(OF_TYPE["string"], texts[shift:] + texts[:shift]) for shift in (0, 1, rows // 2)]
-    joined = join_columns(parts)
+    joined = at_once(join_columns(parts))
     assert joined.tolist() == [text for part in parts for text in part]
     assert isinstance(joined, DictionaryColumn)
     assert len(joined.dictionary) == distinct

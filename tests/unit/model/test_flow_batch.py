@@ -1,12 +1,13 @@
 import json
 import math
 from array import array
+from collections.abc import Iterator
 
 import pytest
 from batch_examples import OF_EACH_TYPE, REGISTRY, WIDE, schema_of
 
 from flowjoin._model.columns import NumberColumn, PackedColumn
-from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_batch import FlowBatch, join_slowly
 from flowjoin._model.flow_schema import AddressFamily, FlowOrigin, FlowSchema
 
 SCHEMA = schema_of("sourceIPv4Address", "sourceTransportPort", "sourcePodName")
@@ -193,6 +194,26 @@ def test_take_refuses_rows_outside():
 
 def test_concatenate_joins_rows_of_one_schema():
     assert FlowBatch.concatenate([BATCH.slice(0, 1), BATCH.slice(1, 1), BATCH.slice(1, 3)]) == BATCH
+
+
+@pytest.mark.parametrize(("pieces", "is_large"), [(2, False), (60, True)])
+def test_a_large_batch_is_joined_in_steps_and_is_the_same(pieces: int, is_large: bool):
+    given = [
+        FlowBatch.from_rows(SCHEMA, [("10.0.0.1", port, f"pod-{piece}-{port}") for port in range(1000)])
+        for piece in range(pieces)
+    ]
+    expected = FlowBatch.from_rows(SCHEMA, [row for batch in given for row in batch.rows()])
+    joined: list[FlowBatch] = []
+
+    def join() -> Iterator[None]:
+        joined.append((yield from join_slowly(given)))
+
+    steps = 0
+    for _ in join():
+        steps += 1
+        given.append(BATCH)  # comes too late
+    assert joined == [expected]
+    assert (steps > 2) is is_large
 
 
 def test_concatenate_of_first_exports_and_others_is_no_first_export():

@@ -39,10 +39,10 @@ def test_the_interval_begins_with_the_first_row() -> None:
     batcher.add(batch_of(2), 14.0)
 
     assert batcher.deadline == 15.0
-    assert batcher.take(14.9) is None
-    taken = batcher.take(15.0)
+    assert batcher.close_due(14.9) is None
+    taken = batcher.close_due(15.0)
     assert taken is not None
-    assert numbers_of(taken) == [1, 2]
+    assert numbers_of(taken.batch) == [1, 2]
     assert batcher.deadline is None
 
 
@@ -50,8 +50,8 @@ def test_without_interval_whatever_is_there_can_be_taken() -> None:
     batcher = Batcher(Batching())
     batcher.add(batch_of(1), 10.0)
 
-    assert batcher.take(10.0) is not None
-    assert batcher.take(10.0) is None
+    assert batcher.close_due(10.0) is not None
+    assert batcher.close_due(10.0) is None
 
 
 def test_each_schema_has_its_own_batch_the_oldest_first() -> None:
@@ -60,11 +60,24 @@ def test_each_schema_has_its_own_batch_the_oldest_first() -> None:
     batcher.add(batch_of(2, schema=OTHER_SCHEMA), 1.0)
     batcher.add(batch_of(3, is_first_export=True), 2.0)
 
-    first, second = batcher.take(2.0, flush=True), batcher.take(2.0, flush=True)
+    first, second = batcher.close_due(2.0, flush=True), batcher.close_due(2.0, flush=True)
     assert first is not None
     assert second is not None
-    assert (numbers_of(first), numbers_of(second)) == ([1, 3], [2])
-    assert batcher.take(2.0, flush=True) is None
+    assert (numbers_of(first.batch), numbers_of(second.batch)) == ([1, 3], [2])
+    assert batcher.close_due(2.0, flush=True) is None
+
+
+def test_an_open_batch_that_was_joined_takes_more_rows_behind_the_others() -> None:
+    batcher = Batcher(Batching(records=5, interval=5))
+    for number in (1, 2, 3):
+        batcher.add(batch_of(number), 0.0)
+    (opened,) = batcher.open_batches()
+    assert (numbers_of(opened.batch), opened.rows) == ([1, 2, 3], 3)
+
+    assert batcher.add(batch_of(4), 0.0) == []
+    (closed,) = batcher.add(batch_of(5, 6), 0.0)
+    assert [numbers_of(piece) for piece in closed.pieces] == [[1, 2, 3], [4], [5]]
+    assert (closed.group, numbers_of(closed.batch)) == (opened.group, [1, 2, 3, 4, 5])
 
 
 @given(
@@ -82,8 +95,8 @@ def test_every_row_leaves_once_in_order_within_its_schema(
         batch = batch_of(*range(number, number + rows), **({"schema": OTHER_SCHEMA} if is_other else {}))
         number += rows
         out.extend(closed.batch for closed in batcher.add(batch, 0.0))
-    while (batch := batcher.take(0.0, flush=True)) is not None:
-        out.append(batch)
+    while (due := batcher.close_due(0.0, flush=True)) is not None:
+        out.append(due.batch)
 
     assert all(0 < len(batch) <= records for batch in out)
     for schema in (OTHER_SCHEMA, batch_of(0).schema):
@@ -124,8 +137,8 @@ def test_open_batches_never_need_more_than_the_bound_and_lose_no_row(given_: lis
         schemas = {"schema": OTHER_SCHEMA} if is_other else {}
         closed += [each.batch for each in batcher.add(batch_of(*numbers, **schemas), 0.0)]
         assert batcher.octets <= most or batcher.rows == 1
-    while (last := batcher.take(0.0, flush=True)) is not None:
-        closed.append(last)
+    while (last := batcher.close_due(0.0, flush=True)) is not None:
+        closed.append(last.batch)
     for batch in closed:
         assert batch.octets <= most or len(batch) == 1
         left[batch.schema == OTHER_SCHEMA] += numbers_of(batch)

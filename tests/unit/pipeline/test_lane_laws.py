@@ -20,7 +20,8 @@ from pipeline_fakes import (
     numbers_of,
 )
 
-from flowjoin._pipeline.lane_queue import LaneBounds
+from flowjoin._pipeline.lane_queue import LaneBounds, LaneQueue
+from flowjoin._pipeline.lane_store import MemoryStore
 from flowjoin.api import Batching, PermanentExportError, RetryableExportError
 
 
@@ -60,6 +61,66 @@ async def _run_with_faults(exporter: MemoryExporter, bench: LaneBench) -> None:
             bench.lane.offer(batch_of(start, start + 1, start + 2))
             await trio.sleep(2)
         bench.lane.close()
+
+
+async def test_a_batch_that_is_joined_in_steps_is_whole_wherever_its_lane_is_cancelled(monkeypatch) -> None:
+    monkeypatch.setattr("flowjoin._model.flow_batch._STEP_COST", 1)  # each column is a step
+    seen: list[tuple[str, list[int]]] = []
+
+    async def deliver_all(store: MemoryStore) -> None:
+        while (part := await store.begin(0.0, flush=True)) is not None:
+            seen.append((part.id, numbers_of(part.rows())))
+            store.settle()
+
+    fired = 0
+    while True:
+        store = MemoryStore(Batching(records=3), LaneBounds(), "id/{}".format)
+        for number in range(8):
+            store.put(batch_of(number), 0.0)
+        seen.clear()
+        with cancelled_at_step(fired + 1) as instrument:
+            await deliver_all(store)
+        assert store.books().is_balanced
+        assert store.held == 8 - sum(len(numbers) for _, numbers in seen)
+        await deliver_all(store)
+        assert seen == [("id/1", [0, 1, 2]), ("id/2", [3, 4, 5]), ("id/3", [6, 7])]
+        if not instrument.has_fired:
+            break
+        fired += 1
+    assert fired > 3
+
+
+def test_a_batch_that_is_being_joined_is_not_dropped_and_is_the_next_whoever_asks_again(monkeypatch) -> None:
+    monkeypatch.setattr("flowjoin._model.flow_batch._STEP_COST", 1)
+    queue = LaneQueue(Batching(records=2), LaneBounds(rows=4), "id/{}".format)
+    queue.put(batch_of(1), 0.0)
+    queue.put(batch_of(2), 0.0)
+    for _ in queue.draw(0.0):
+        break  # cancelled
+    assert [queue.put(batch_of(number), 0.0) for number in (3, 4, 5, 6)] == [0, 0, 2, 0]
+
+    assert (queue.held, queue.books().held, queue.books().dropped) == (4, 4, 2)
+    part = queue.begin(0.0)
+    assert part is not None
+    assert (part.id, numbers_of(part.batch)) == ("id/1", [1, 2])
+    queue.head.settle()
+    part = queue.begin(0.0)
+    assert part is not None
+    assert (part.id, numbers_of(part.batch)) == ("id/3", [5, 6])
+
+
+def test_another_store_gets_all_rows_in_their_order_also_those_of_a_batch_that_is_being_joined(
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr("flowjoin._model.flow_batch._STEP_COST", 1)
+    queue = LaneQueue(Batching(records=2, interval=9.0), LaneBounds(), "id/{}".format)
+    for number in (1, 2, 3, 4, 5):
+        queue.put(batch_of(number), 0.0)
+    for _ in queue.draw(0.0):
+        break
+    assert [number for batch in queue.hand_on() for number in numbers_of(batch)] == [1, 2, 3, 4, 5]
+    assert (queue.held, queue.books().rows_in, queue.books().is_balanced) == (0, 0, True)
+    assert queue.begin(99.0, flush=True) is None
 
 
 async def test_the_books_balance_wherever_a_lane_is_cancelled(autojump_clock) -> None:

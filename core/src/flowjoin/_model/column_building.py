@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import chain, count
 from operator import eq
 from typing import Any, Final, NoReturn, TypeVar, cast
@@ -35,6 +35,10 @@ _PACKERS: Final[dict[DataType, Callable[[str], bytes]]] = {
     DataType.MAC_ADDRESS: pack_mac,
 }
 _OCTET_VALUES: Final = 256
+# What joining costs, in codes that are written anew.
+_PART_COST: Final = 32
+_COPY_COST: Final = 4  # for each part
+_COPIED_OCTETS: Final = 128  # at the price of one code
 _SHOWN_CHARACTERS: Final = 60  # of a refused value: enough to find it by
 
 
@@ -70,20 +74,31 @@ def default_column(element: InformationElement, length: int) -> Column:
     return DictionaryColumn(element, bytes(length * 4), (element.default,) if length else ())
 
 
-def join_columns(columns: Sequence[Column]) -> Column:
-    """The rows of all columns, which are of one element, in order; dictionaries are merged."""
+def join_columns(columns: Sequence[Column]) -> Generator[int, None, Column]:
+    """The rows of all columns, which are of one element, in order; dictionaries are merged.
+
+    It is done in steps; each gives what it cost: the time that so many codes take to be written anew.
+    """
     first = columns[0]
     if isinstance(first, NumberColumn):
-        return NumberColumn(first.element, b"".join(column.buffer for column in _all_like(first, columns)))
+        joined = b"".join(column.buffer for column in _all_like(first, columns))
+        yield _COPY_COST * len(columns) + len(joined) // _COPIED_OCTETS
+        return NumberColumn(first.element, joined)
     if isinstance(first, PackedColumn):
-        return PackedColumn(first.element, b"".join(column.buffer for column in _all_like(first, columns)))
+        joined = b"".join(column.buffer for column in _all_like(first, columns))
+        yield _COPY_COST * len(columns) + len(joined) // _COPIED_OCTETS
+        return PackedColumn(first.element, joined)
     parts = _all_like(first, columns)
     if all(part.dictionary is first.dictionary for part in parts):
-        return DictionaryColumn(first.element, b"".join(part.codes for part in parts), first.dictionary)
+        joined = b"".join(part.codes for part in parts)
+        yield _COPY_COST * len(columns) + len(joined) // _COPIED_OCTETS
+        return DictionaryColumn(first.element, joined, first.dictionary)
     index = dict(zip(dict.fromkeys(chain.from_iterable(part.dictionary for part in parts)), count()))
+    yield sum(len(part.dictionary) for part in parts)
     codes = bytearray()
     for part in parts:
         codes += _recoded(part.codes, list(map(index.__getitem__, part.dictionary)))
+        yield _PART_COST + len(part.dictionary) + len(part.codes)
     return DictionaryColumn(first.element, codes, tuple(index))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -12,8 +12,9 @@ from flowjoin._model.column_building import column_of, default_column, join_colu
 from flowjoin._model.columns import CodedValues, Column, factorise
 from flowjoin._model.flow_schema import AddressFamily, FlowSchema
 from flowjoin._model.information_element import DataType, Value
+from flowjoin._model.steps import at_once
 
-__all__ = ["AddressRole", "FlowBatch"]
+__all__ = ["AddressRole", "FlowBatch", "join_slowly"]
 
 AddressRole: TypeAlias = Literal["source", "destination", "destinationCluster", "destinationService", "proxySnat"]
 
@@ -28,6 +29,7 @@ _ADDRESS_ELEMENTS: Final[dict[str, dict[AddressFamily, str]]] = {
     }.items()
 }
 _FLOATS: Final = frozenset({DataType.FLOAT32, DataType.FLOAT64})
+_STEP_COST: Final = 40_000  # of ``join_columns``: a millisecond, two where the processor is busy with other things
 
 
 class FlowBatch:
@@ -37,7 +39,7 @@ class FlowBatch:
     are equal when schema and values are, whatever their ids.
     """
 
-    __slots__ = ("__weakref__", "_columns", "_handles", "_id", "_is_first_export", "_length", "_schema")
+    __slots__ = ("__weakref__", "_columns", "_handles", "_id", "_is_first_export", "_length", "_octets", "_schema")
 
     def __init__(
         self,
@@ -66,6 +68,7 @@ class FlowBatch:
         self._id = id
         self._is_first_export = is_first_export
         self._handles = handles
+        self._octets: int | None = None
 
     @classmethod
     def from_columns(
@@ -116,16 +119,7 @@ class FlowBatch:
         Raises:
             ValueError: no batch, or batches of different schemas.
         """
-        if not batches:
-            raise ValueError("no batch to concatenate")
-        first = batches[0]
-        if any(batch.schema != first.schema for batch in batches):
-            raise ValueError("batches of different schemas cannot be concatenated")
-        return FlowBatch(
-            first.schema,
-            [join_columns(parts) for parts in zip(*(batch._columns for batch in batches), strict=True)],
-            is_first_export=all(batch.is_first_export for batch in batches),
-        )
+        return at_once(join_slowly(batches))
 
     @property
     def schema(self) -> FlowSchema:
@@ -154,7 +148,9 @@ class FlowBatch:
     @property
     def octets(self) -> int:
         """Octets held in memory, estimated."""
-        return sum(column.octets for column in self._columns)
+        if self._octets is None:  # asked for again and again, wherever rows are held
+            self._octets = sum(column.octets for column in self._columns)
+        return self._octets
 
     def __len__(self) -> int:
         return self._length
@@ -292,6 +288,34 @@ class FlowBatch:
         if self._id:
             facts.append(f"id {self._id!r}")
         return f"<FlowBatch: {', '.join(facts)}>"
+
+
+def join_slowly(batches: Sequence[FlowBatch]) -> Generator[None, None, FlowBatch]:
+    """As ``FlowBatch.concatenate``, in steps of a millisecond or two; to be iterated to its end.
+
+    Raises:
+        ValueError: no batch, or batches of different schemas.
+    """
+    if not batches:
+        raise ValueError("no batch to concatenate")
+    batches = tuple(batches)  # whoever gave them may change the list between two steps
+    first = batches[0]
+    if any(batch.schema != first.schema for batch in batches):
+        raise ValueError("batches of different schemas cannot be concatenated")
+    columns: list[Column] = []
+    spent = 0
+    for parts in zip(*(batch.columns for batch in batches), strict=True):
+        joining = join_columns(parts)
+        while True:
+            try:
+                spent += next(joining)
+            except StopIteration as joined:
+                columns.append(joined.value)
+                break
+            if spent >= _STEP_COST:
+                spent = 0
+                yield
+    return FlowBatch(first.schema, columns, is_first_export=all(batch.is_first_export for batch in batches))
 
 
 def _at(dictionary: tuple[Value, ...], code: int) -> Value:

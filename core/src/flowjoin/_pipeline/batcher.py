@@ -7,11 +7,13 @@ Invariant: every row that went in comes out once, in order within its schema, an
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from math import inf
 
-from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_batch import FlowBatch, join_slowly
 from flowjoin._model.flow_schema import FlowSchema
+from flowjoin._model.steps import at_once
 from flowjoin.api._types import Batching
 
 __all__ = ["Batcher", "Closed", "Gathered"]
@@ -29,8 +31,8 @@ class Gathered:
 class Closed:
     """The open batch of that number is closed.
 
-    It is made one batch when that is asked for, and not before: it takes milliseconds, which whoever brought the rows
-    need not wait for.
+    It is made one batch when that is asked for, and not before: it takes milliseconds, tens of them for a large one,
+    which whoever brought the rows need not wait for.
     """
 
     group: int
@@ -47,10 +49,20 @@ class Closed:
         return sum(piece.octets for piece in self._pieces)
 
     @property
-    def batch(self) -> FlowBatch:
-        """All of them, together."""
+    def pieces(self) -> list[FlowBatch]:
+        """All of them, as they came, or together once they were joined."""
+        return self._pieces[:]
+
+    def join(self) -> Generator[None, None, None]:
+        """Make them one batch, in steps of a millisecond or two; to be iterated to its end."""
         if len(self._pieces) > 1:
-            self._pieces = [FlowBatch.concatenate(self._pieces)]
+            count = len(self._pieces)
+            self._pieces[:count] = [(yield from join_slowly(self._pieces))]
+
+    @property
+    def batch(self) -> FlowBatch:
+        """All of them, together: at once, if they were joined."""
+        at_once(self.join())
         return self._pieces[0]
 
 
@@ -127,17 +139,12 @@ class Batcher:
                 steps.append(self._close(max(self._open, key=lambda schema: self._open[schema].octets)))
         return steps
 
-    def open_batches(self) -> list[Gathered]:
-        """The rows of all open batches, oldest first."""
-        return [Gathered(opened.group, Closed(opened.group, opened.pieces).batch) for opened in self._open.values()]
-
-    def take(self, now: float, *, flush: bool = False) -> FlowBatch | None:
-        """Close the oldest open batch if its interval is over, or at once with ``flush``."""
-        closed = self.close_due(now, flush=flush)
-        return None if closed is None else closed.batch
+    def open_batches(self) -> list[Closed]:
+        """All open batches, oldest first, as if they were closed now; who joins one has it joined here, too."""
+        return [Closed(opened.group, opened.pieces) for opened in self._open.values()]
 
     def close_due(self, now: float, *, flush: bool = False) -> Closed | None:
-        """As ``take``, with the number of the open batch."""
+        """Close the oldest open batch if its interval is over, or at once with ``flush``."""
         deadline = self.deadline
         if deadline is None or not (flush or now >= deadline):
             return None

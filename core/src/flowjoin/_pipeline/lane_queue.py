@@ -3,18 +3,19 @@
 Invariant, after every call: ``rows_in == delivered + dead_lettered + dropped + held``, where held is counted anew
 from what is really there.
 
-Rows wait in three places: the batcher (open batches), the queue (closed ones, each with its id), and the head, the
-batch that is being delivered.
+Rows wait in four places: the batcher (open batches), the queue (closed ones, each with its id), the batch that is drawn
+(closed, and being joined), and the head, the batch that is being delivered.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.steps import at_once
 from flowjoin._pipeline.batcher import Batcher, Closed
 from flowjoin._pipeline.lane_head import Head, Part
 from flowjoin.api._types import Batching
@@ -100,6 +101,7 @@ class LaneQueue:
         self._id_of = id_of
         self._sequence = 0
         self._closed: deque[tuple[str, Closed]] = deque()  # each with its id
+        self._drawn: tuple[str, Closed] | None = None
         self._head = Head()
         self._closed_rows = 0
         self._closed_octets = 0
@@ -117,12 +119,13 @@ class LaneQueue:
     @property
     def held(self) -> int:
         """Rows that wait, or are being exported."""
-        return self._batcher.rows + self._closed_rows + self._head.rows
+        return self._batcher.rows + self._closed_rows + self._drawn_rows + self._head.rows
 
     @property
     def is_full(self) -> bool:
         """Whether the next batch would cost the oldest one."""
-        octets = self._batcher.octets + self._closed_octets + self._head.octets
+        drawn = 0 if self._drawn is None else self._drawn[1].octets
+        octets = self._batcher.octets + self._closed_octets + drawn + self._head.octets
         return self.held > self._bounds.rows or octets > self._bounds.octets
 
     @property
@@ -132,7 +135,7 @@ class LaneQueue:
 
     def books(self) -> LaneBooks:
         """A snapshot."""
-        held = self._batcher.rows + sum(closed.rows for _, closed in self._closed) + self._head.rows
+        held = self._batcher.rows + sum(closed.rows for _, closed in self._closed) + self._drawn_rows + self._head.rows
         return LaneBooks(
             rows_in=self._rows_in,
             delivered=self._head.delivered,
@@ -151,27 +154,44 @@ class LaneQueue:
             self._close(closed)
         return self._make_room() if may_drop else 0
 
+    def draw(self, now: float, *, flush: bool = False) -> Generator[None, None, None]:
+        """Join the batch that ``begin`` gives next, in steps of a millisecond or two; to be iterated to its end.
+
+        From the first step on there is always room for it. Whoever stops in the middle may call this again.
+        """
+        if self._head.is_empty and self._drawn is None:
+            if not self._closed and (due := self._batcher.close_due(now, flush=flush)) is not None:
+                self._close(due)
+            if self._closed:
+                self._drawn = self._pop()
+        if self._drawn is not None:
+            yield from self._drawn[1].join()
+
     def begin(self, now: float, *, flush: bool = False) -> Part | None:
         """The next part to export; None when nothing is due. It stays the next until it is settled."""
         if self._head.is_empty:
-            if not self._closed:
-                due = self._batcher.close_due(now, flush=flush)
-                if due is None:
-                    return None
-                self._close(due)
-            batch_id, closed = self._pop()
+            at_once(self.draw(now, flush=flush))
+            if self._drawn is None:
+                return None
+            batch_id, closed = self._drawn
+            self._drawn = None
             self._head.load(closed.batch.with_id(batch_id))
         return self._head.begin()
 
     def hand_on(self) -> list[FlowBatch]:
-        """Everything that is not settled, oldest first: it is another store's now, as if it had never come here."""
+        """Everything that is not settled, oldest first: it is another store's now, as if it had never come here.
+
+        Batches that nobody has tried to export come in the pieces that were put: they are new batches there.
+        """
         batches = self._head.left()
         self._head.give_up()
+        if self._drawn is not None:
+            batches += self._drawn[1].pieces
+            self._drawn = None
         while self._closed:
-            batch_id, closed = self._pop()
-            batches.append(closed.batch.with_id(batch_id))
-        while (opened := self._batcher.take(0.0, flush=True)) is not None:
-            batches.append(opened)
+            batches += self._pop()[1].pieces
+        while (opened := self._batcher.close_due(0.0, flush=True)) is not None:
+            batches += opened.pieces
         self._rows_in -= sum(map(len, batches))
         return batches
 
@@ -179,6 +199,10 @@ class LaneQueue:
     def head(self) -> Head:
         """The batch that is being delivered."""
         return self._head
+
+    @property
+    def _drawn_rows(self) -> int:
+        return 0 if self._drawn is None else self._drawn[1].rows
 
     def _close(self, closed: Closed) -> None:
         self._sequence += 1

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, Protocol
 
+import trio
+
 from flowjoin._model.flow_batch import FlowBatch
 from flowjoin._pipeline.lane_head import Part
 from flowjoin._pipeline.lane_queue import LaneBooks, LaneBounds, LaneQueue
@@ -75,7 +77,10 @@ class LaneStore(Protocol):
         ...
 
     async def begin(self, now: float, *, flush: bool = False) -> Part | None:
-        """The next part to export; None when nothing is due. With ``flush`` everything held is due."""
+        """The next part to export; None when nothing is due. With ``flush`` everything held is due.
+
+        Cancellation: nothing is lost.
+        """
         ...
 
     def settle(self, refused: Collection[int] = (), reason: str = "") -> None:
@@ -145,6 +150,8 @@ class MemoryStore:
         self._queue.change(batching)
 
     async def begin(self, now: float, *, flush: bool = False) -> Part | None:
+        for _ in self._queue.draw(now, flush=flush):
+            await trio.lowlevel.checkpoint()
         return self._queue.begin(now, flush=flush)
 
     def settle(self, refused: Collection[int] = (), reason: str = "") -> None:

@@ -167,6 +167,7 @@ async def _main(
         return None
     state = told
     kernel = make_kernel(bound, cluster_uuid=state.cluster_uuid, form=form)
+    await trio.lowlevel.checkpoint()
     pipeline = assemble(
         bound,
         kernel,

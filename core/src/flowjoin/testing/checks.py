@@ -11,7 +11,8 @@ import inspect
 import math
 import traceback
 import weakref
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
 import trio
@@ -25,9 +26,9 @@ from flowjoin.api import (
     RetryableExportError,
 )
 from flowjoin.testing.batches import every_data_type, hostile_flows, numbered_flows, plain_flows, standard_flow
-from flowjoin.testing.requirements import LONGEST_STEP_SECONDS, handed_over, longest_step, secrets_hidden
+from flowjoin.testing.requirements import CLOSE_SECONDS, cancelled_everywhere, handed_over, no_long_step, secrets_hidden
 from flowjoin.testing.subject import SUPPLY_DESTINATION_DOWN, CheckSkipped, Delivered, Subject, entered, listed
-from flowjoin.testing.watching import CancelAt, Held
+from flowjoin.testing.watching import Held
 
 __all__ = [
     "CheckSkipped",
@@ -48,8 +49,6 @@ __all__ = [
     "check_two_instances_do_not_meet",
 ]
 
-_CLOSE_SECONDS: Final = 10.0
-_MOST_CHECKPOINTS: Final = 400
 _HOOK: Final = "flowjoin_exporter_types"
 _DELIVERED_COUNTER: Final = "rows_delivered"
 
@@ -66,7 +65,7 @@ async def check_opens_and_closes_without_a_batch(subject: Subject) -> None:
     async with subject.open(subject.context()):
         pass
     held = Held.now()
-    with trio.fail_after(_CLOSE_SECONDS):
+    with trio.fail_after(CLOSE_SECONDS):
         async with subject.open(subject.context()) as exporter:
             assert inspect.iscoroutinefunction(exporter.export), "export is no async function"
     held.check_nothing_more("after it was closed")
@@ -141,22 +140,16 @@ async def check_cancellation_leaves_nothing_behind(subject: Subject) -> None:
             await exporter.export(batch)
             returned = True
 
-    await whole_life()  # so that what a library opens once and keeps is open already
-    held = Held.now()
-    for checkpoint in range(1, _MOST_CHECKPOINTS):
+    @asynccontextmanager
+    async def counted(checkpoint: int) -> AsyncIterator[None]:
         before = await subject.count()
-        with CancelAt(checkpoint) as cancellation:
-            with cancellation.scope:
-                await whole_life()
-            took = cancellation.seconds_since
-        held.check_nothing_more(f"after it was cancelled at checkpoint {checkpoint}")
-        assert took < _CLOSE_SECONDS, f"cancelled at checkpoint {checkpoint}, it took {took:.0f} s to close"
+        yield
         gained = await subject.count() - before
         assert not returned or gained == len(batch), (
             f"cancelled at checkpoint {checkpoint}, export returned with {gained} of {len(batch)} rows delivered"
         )
-        if not cancellation.was_requested:
-            break
+
+    await cancelled_everywhere(whole_life, counted)
     before = await subject.count()
     await whole_life()
     gained = await subject.count() - before
@@ -211,10 +204,8 @@ async def check_no_task_step_is_long(subject: Subject) -> None:
         async with subject.open(subject.context()) as exporter:
             await exporter.export(batch)
 
-    longest = await longest_step(whole_life)
-    assert longest <= LONGEST_STEP_SECONDS, (
-        f"a task held trio's thread for {longest * 1000:.0f} ms, more than {LONGEST_STEP_SECONDS * 1000:.0f} ms: "
-        "put a checkpoint between slices of the work, or blocking calls into trio.to_thread.run_sync"
+    await no_long_step(
+        whole_life, remedy="put a checkpoint between slices of the work, or blocking calls into trio.to_thread.run_sync"
     )
 
 

@@ -7,7 +7,7 @@ import gc
 import importlib.metadata
 import importlib.resources
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, TypeVar
 
 import trio
@@ -17,11 +17,10 @@ from flowjoin.testing.watching import CancelAt, Held, StepWatch
 
 __all__ = [
     "CLOSE_SECONDS",
-    "LONGEST_STEP_SECONDS",
     "TypeT",
     "cancelled_everywhere",
     "handed_over",
-    "longest_step",
+    "no_long_step",
     "opened_and_closed",
     "secrets_hidden",
     "settings_of",
@@ -29,7 +28,7 @@ __all__ = [
 
 TypeT = TypeVar("TypeT")
 
-LONGEST_STEP_SECONDS: Final = 0.05
+_LONGEST_STEP_SECONDS: Final = 0.05
 CLOSE_SECONDS: Final = 10.0
 _MOST_CHECKPOINTS: Final = 400
 _STEP_TRIES: Final = 3
@@ -84,8 +83,14 @@ async def opened_and_closed(open_plugin: Callable[[], AbstractAsyncContextManage
     held.check_nothing_more("after it was closed")
 
 
-async def cancelled_everywhere(whole_life: Callable[[], Awaitable[object]]) -> None:
+async def cancelled_everywhere(
+    whole_life: Callable[[], Awaitable[object]],
+    around: Callable[[int], AbstractAsyncContextManager[object]] = nullcontext,
+) -> None:
     """Cancelled at each checkpoint in turn, it closes at once and leaves no task or socket; then it works as before.
+
+    Args:
+        around: what is looked at before and after each life that is cancelled; gets the number of the checkpoint.
 
     Raises:
         AssertionError: it does not.
@@ -93,19 +98,27 @@ async def cancelled_everywhere(whole_life: Callable[[], Awaitable[object]]) -> N
     await whole_life()  # so that what a library opens once and keeps is open already
     held = Held.now()
     for checkpoint in range(1, _MOST_CHECKPOINTS):
-        with CancelAt(checkpoint) as cancellation:
-            with cancellation.scope:
-                await whole_life()
-            took = cancellation.seconds_since
-        held.check_nothing_more(f"after it was cancelled at checkpoint {checkpoint}")
-        assert took < CLOSE_SECONDS, f"cancelled at checkpoint {checkpoint}, it took {took:.0f} s to close"
+        async with around(checkpoint):
+            with CancelAt(checkpoint) as cancellation:
+                with cancellation.scope:
+                    await whole_life()
+                took = cancellation.seconds_since
+            held.check_nothing_more(f"after it was cancelled at checkpoint {checkpoint}")
+            assert took < CLOSE_SECONDS, f"cancelled at checkpoint {checkpoint}, it took {took:.0f} s to close"
         if not cancellation.was_requested:
             break
     await whole_life()
 
 
-async def longest_step(work: Callable[[], Awaitable[object]]) -> float:
-    """Seconds for which a task holds trio's thread: the best of a few tries, for machines are busy."""
+async def no_long_step(work: Callable[[], Awaitable[object]], *, remedy: str) -> None:
+    """No task holds trio's thread for more than 50 ms: the best of a few tries, for machines are busy.
+
+    Args:
+        remedy: what the author of such a plugin can do.
+
+    Raises:
+        AssertionError: one does.
+    """
     steps: list[float] = []
     for _ in range(_STEP_TRIES):
         watch = StepWatch()
@@ -117,9 +130,12 @@ async def longest_step(work: Callable[[], Awaitable[object]]) -> float:
         finally:
             trio.lowlevel.remove_instrument(watch)
         steps.append(watch.longest)
-        if watch.longest <= LONGEST_STEP_SECONDS:
-            break
-    return min(steps)
+        if watch.longest <= _LONGEST_STEP_SECONDS:
+            return
+    raise AssertionError(
+        f"a task held trio's thread for {min(steps) * 1000:.0f} ms, more than {_LONGEST_STEP_SECONDS * 1000:.0f} ms: "
+        f"{remedy}"
+    )
 
 
 def settings_of(config: object, path: str = "") -> Iterator[tuple[str, str, object]]:

@@ -6,6 +6,7 @@ can be sent only once: ours always is such a body, so that whether to repeat is 
 
 from __future__ import annotations
 
+import base64
 import logging
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -30,6 +31,7 @@ from flowjoin_clickhouse._errors import (
     is_about_rights,
     is_about_rows,
     one_line,
+    without_secrets,
 )
 from flowjoin_clickhouse._schema import (
     View,
@@ -76,6 +78,7 @@ class Connection:
         self._registry = registry
         self._client: Client | None = None
         self._pool: InterruptiblePool | None = None
+        self._secrets: tuple[str, ...] = ()  # as they are sent
         self._is_http = isinstance(config.destination, HttpDestination)
 
     @property
@@ -94,7 +97,7 @@ class Connection:
             self._client = self._connect()
             return prepare(self._client, self._config, compatibility=self._compatibility, registry=self._registry)
         except (ClickHouseError, OSError) as exc:
-            raise _not_now(exc, str(self._config.destination)) from exc
+            raise self._not_now(exc) from exc
 
     def insert(self, block: Sequence[Buffer], columns: Sequence[str], token: str) -> int:
         """Insert one block; gives the octets that were sent.
@@ -199,6 +202,13 @@ class Connection:
         assert self._client is not None, "it was opened"
         return self._client
 
+    def _not_now(self, exc: Exception) -> RetryableExportError:
+        return RetryableExportError(f"{self._config.destination}: {self._said(cause_of(exc))}")
+
+    def _said(self, words: str) -> str:
+        """For a log line; a proxy's page may repeat the request, with the password in it."""
+        return one_line(without_secrets(words, self._secrets))
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """Around what is asked beside inserts."""
@@ -206,8 +216,8 @@ class Connection:
             yield
         except (ClickHouseError, OSError) as exc:
             if is_about_rights(getattr(exc, "code", None)):
-                raise NotAllowedError(one_line(str(exc))) from exc
-            raise _not_now(exc, str(self._config.destination)) from exc
+                raise NotAllowedError(self._said(str(exc))) from exc
+            raise self._not_now(exc) from exc
 
     def _answer(self, question: str) -> Sequence[Sequence[Any]]:
         with self._translated():
@@ -230,10 +240,10 @@ class Connection:
             )
         except (ClickHouseError, OSError) as exc:
             if is_about_rows(getattr(exc, "code", None), str(exc)):
-                raise RefusedError(one_line(str(exc))) from exc
-            raise _not_now(exc, str(self._config.destination)) from exc
+                raise RefusedError(self._said(str(exc))) from exc
+            raise self._not_now(exc) from exc
         if self._pool is not None and self._pool.words:  # what is stored is answered with no word
-            words = one_line(self._pool.words.decode(errors="replace"))
+            words = self._said(self._pool.words.decode(errors="replace"))
             raise RetryableExportError(f"{self._config.destination}: an insert was answered with {words!r}")
         return len(data)
 
@@ -248,6 +258,7 @@ class Connection:
                 hint = "one process at a time can have a directory open, and one directory a process"
                 raise RetryableExportError(f"{destination}: {one_line(str(exc))}; {hint}") from exc
         username, password = self._credentials()
+        self._secrets = (password, base64.b64encode(f"{username}:{password}".encode()).decode())
         certificate = config.tls.certificate
         self._pool = InterruptiblePool(self._manager(destination), self._answered)
         client = clickhouse_connect.get_client(
@@ -323,7 +334,3 @@ def _quieten_library() -> None:
 
 def _once(data: bytes) -> Generator[bytes, None, None]:
     yield data
-
-
-def _not_now(exc: Exception, place: str) -> RetryableExportError:
-    return RetryableExportError(f"{place}: {one_line(cause_of(exc))}")

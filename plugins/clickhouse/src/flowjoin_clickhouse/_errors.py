@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from urllib3.exceptions import HTTPError, MaxRetryError, ProtocolError
 
 from flowjoin.api import RetryableExportError
 
-__all__ = ["NotAllowedError", "RefusedError", "SchemaError", "cause_of", "is_about_rights", "is_about_rows", "one_line"]
+__all__ = [
+    "NotAllowedError",
+    "RefusedError",
+    "SchemaError",
+    "cause_of",
+    "is_about_rights",
+    "is_about_rows",
+    "one_line",
+    "without_secrets",
+]
 
 # The server's error codes for values that it will never take. Everything else may pass: what an operator can mend
 # (no such table, wrong password, read-only, disk full) and what passes by itself (overload, restart).
@@ -44,6 +54,7 @@ _ABOUT_RIGHTS: Final = frozenset(
 _TOO_MANY_PARTS: Final = 252
 _ONE_INSERT: Final = "partitions for single INSERT block"  # the same code also means a table that cannot keep up
 _LONGEST: Final = 500
+_SHORTEST_SECRET: Final = 4  # characters; what is shorter is none, and part of many words
 _SPACES: Final = re.compile(r"\s+")
 _WHO: Final = re.compile(r"\w+\(host=\S+ port=\d+\): ")  # urllib3's name for the connection
 
@@ -93,3 +104,11 @@ def one_line(message: str) -> str:
     """A server's message, short enough for a log line."""
     text = _SPACES.sub(" ", message).strip()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def without_secrets(message: str, secrets: Iterable[str]) -> str:
+    """The message with stars in place of each."""
+    for secret in secrets:
+        if len(secret) >= _SHORTEST_SECRET:
+            message = message.replace(secret, "***")
+    return message

@@ -24,7 +24,7 @@ SocketT = TypeVar("SocketT", bound=socket.socket)
 
 _LONGEST_ANSWER: Final = 256 * 1024 * 1024  # octets; the longest that we ask for names each table of the server
 _PIECE: Final = 1024 * 1024
-_WORDS: Final = 500
+_WORDS: Final = 8192
 _SIGN: Final = "x-clickhouse-"
 _UNREAD: Final = {"preload_content": False}
 
@@ -37,7 +37,7 @@ class InterruptiblePool:
     """Owns a pool manager and knows its open sockets.
 
     Attributes:
-        words: how the last answer begins, up to 500 octets.
+        words: how the last answer begins, up to 8192 octets.
     """
 
     def __init__(self, manager: PoolManager, answered: Callable[[], object]) -> None:

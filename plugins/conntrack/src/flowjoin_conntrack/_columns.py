@@ -27,6 +27,7 @@ from flowjoin_conntrack._metadata import Metadata, address_text
 __all__ = ["BatchMaker"]
 
 _SECOND: Final = 1_000_000_000
+_32_BITS: Final = 0xFFFFFFFF  # of dateTimeSeconds (RFC 7011 section 6.1.7)
 _NO_UUID: Final = bytes(16)
 _COUNTS: Final = {  # element to the connection's counter
     "packet": "packets",
@@ -147,9 +148,10 @@ def _ends(exports: Sequence[Export[Metadata]], of: dict[str, Sequence[Any]], fam
     v = f"IPv{family}"
     columns: _Columns = {
         "flowStartSeconds": [
-            (start or export.first_seen) // _SECOND for export, start in zip(exports, of["start"], strict=True)
+            (start or export.first_seen) // _SECOND & _32_BITS
+            for export, start in zip(exports, of["start"], strict=True)
         ],
-        "flowEndSeconds": [export.end for export in exports],
+        "flowEndSeconds": [export.end & _32_BITS for export in exports],
         "flowEndReason": [int(export.reason) for export in exports],
         "sourceTransportPort": of["source_port"],
         "destinationTransportPort": of["destination_port"],

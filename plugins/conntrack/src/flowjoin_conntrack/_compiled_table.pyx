@@ -62,6 +62,20 @@ cdef struct Index:
     uint32_t used
 
 
+cdef inline bint is_over(uint8_t state) noexcept nogil:
+    return state == TIME_WAIT or state == CLOSE
+
+
+cdef bint is_younger(const uint8_t *row, const uint8_t *known) noexcept nogil:
+    cdef int number
+    if is_over(known[STATE_AT]) and not is_over(row[STATE_AT]):
+        return True
+    for number in range(4):
+        if big64(row + PACKETS_AT + 8 * number) < big64(known + PACKETS_AT + 8 * number):
+            return True
+    return False
+
+
 @cython.final
 cdef class ConnectionTable:
     """As ``_table.ConnectionTable``."""
@@ -202,6 +216,7 @@ cdef class ConnectionTable:
         cdef Py_ssize_t at, slot
         cdef const uint8_t *row
         cdef Flow *flow
+        cdef bint is_dated
         for at in range(0, rows.shape[0] - ROW_OCTETS + 1, ROW_OCTETS):
             row = &rows[at]
             slot = self._find(row, self._hash(row))
@@ -209,14 +224,18 @@ cdef class ConnectionTable:
                 unknown.append(at)
                 continue
             flow = self._flow(slot)
-            if memcmp(flow.row + START_AT, row + START_AT, 8) and big64(row + START_AT) and big64(flow.row + START_AT):
+            is_dated = big64(row + START_AT) != 0 and big64(flow.row + START_AT) != 0
+            if is_dated and memcmp(flow.row + START_AT, row + START_AT, 8):
                 renewed.append(at)
                 continue
             if flow.flags & GONE:
                 continue
+            if not is_dated and is_younger(row, flow.row):
+                renewed.append(at)
+                continue
             flow.seen_in = poll
             flow.flags |= LOOKED
-            if flow.row[STATE_AT] == TIME_WAIT or flow.row[STATE_AT] == CLOSE:
+            if is_over(flow.row[STATE_AT]):
                 continue
             flow.last_seen = wall
             if memcmp(flow.row, row, ROW_OCTETS):

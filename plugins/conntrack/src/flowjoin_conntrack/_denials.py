@@ -62,6 +62,10 @@ class LogSource:
             return
         raise OSError(errno.ETIMEDOUT, "the kernel does not answer a request for a log group")
 
+    async def wait_emptied(self) -> None:
+        """Wait until everything that had been logged by then has been taken."""
+        await self._receiver.wait_emptied()
+
     async def some(self) -> bytes:
         """Whole datagrams, at least one.
 
@@ -119,6 +123,10 @@ class Denials:
         self._lost = context.counter("lost_denied_packets", "Logged packets that the kernel had no room for.")
         self._overruns = context.counter("denied_overruns", "Times the kernel had more packets than were read.")
         self._sequence: int | None = None
+
+    async def wait_emptied(self) -> None:
+        """Wait until everything that had been logged by then has been taken."""
+        await self._log.wait_emptied()
 
     async def readings(self) -> AsyncGenerator[int, None]:
         """Take packets for ever; gives how many, after each slice.

@@ -79,7 +79,7 @@ class Dumper(Protocol):
         ...
 
 
-def open_netlink(groups: int) -> socket.socket:
+def open_netlink(groups: int, receive_octets: int = _RECEIVE_BUFFER) -> socket.socket:
     """A socket that does not block.
 
     Raises:
@@ -88,7 +88,7 @@ def open_netlink(groups: int) -> socket.socket:
     made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER)
     try:
         with suppress(PermissionError):  # without CAP_NET_ADMIN of the root namespace the default must do
-            made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+            made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, receive_octets)
         made.bind((0, groups))
         made.setblocking(False)
     except BaseException:
@@ -104,6 +104,14 @@ class NetlinkReceiver:
         self._netlink = netlink
         self._buffer = memoryview(bytearray(READ_OCTETS))
         self._failure: OSError | None = None
+        self._is_waiting = False
+        self._was_emptied = trio.Event()
+
+    async def wait_emptied(self) -> None:
+        """Wait until all that came has been taken, and whoever took it asks for more."""
+        await trio.lowlevel.checkpoint()
+        if not self._is_waiting:
+            await self._was_emptied.wait()
 
     async def some(self) -> memoryview:
         """Whole datagrams, at least one; good until the next call.
@@ -122,10 +130,19 @@ class NetlinkReceiver:
                     filled += self._netlink.recv_into(self._buffer[filled:])
             except BlockingIOError:
                 if not filled:
-                    await trio.lowlevel.wait_readable(self._netlink)
+                    await self._wait_readable()
             except OSError as exc:
                 self._failure = exc
         return self._buffer[:filled]
+
+    async def _wait_readable(self) -> None:
+        self._was_emptied.set()
+        self._was_emptied = trio.Event()
+        self._is_waiting = True
+        try:
+            await trio.lowlevel.wait_readable(self._netlink)
+        finally:
+            self._is_waiting = False
 
 
 class NetlinkDumper:

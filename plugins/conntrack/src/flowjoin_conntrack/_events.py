@@ -14,6 +14,7 @@ from flowjoin_conntrack._netlink import EVENT_GROUPS, Reading
 
 __all__ = ["EventSource", "open_events"]
 
+_RECEIVE_BUFFER: Final = 32 * 1024 * 1024  # of some ten thousand events, where a moment brings as many
 _MEMORY: Final = (errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -23,6 +24,10 @@ class EventSource:
     def __init__(self, netlink: socket.socket, zones: frozenset[int]) -> None:
         self._receiver = NetlinkReceiver(netlink)
         self._zones = zones
+
+    async def wait_emptied(self) -> None:
+        """Wait until everything that had been told by then has been taken."""
+        await self._receiver.wait_emptied()
 
     async def readings(self) -> AsyncGenerator[Reading | None, None]:
         """What was told, in order; None where the kernel had more to tell than was read, and told no more of it.
@@ -48,5 +53,5 @@ def open_events(zones: tuple[int, ...]) -> Iterator[EventSource]:
     Raises:
         OSError: no such kernel, or this process may not.
     """
-    with open_netlink(EVENT_GROUPS["new"] | EVENT_GROUPS["destroy"]) as netlink:
+    with open_netlink(EVENT_GROUPS["new"] | EVENT_GROUPS["destroy"], _RECEIVE_BUFFER) as netlink:
         yield EventSource(netlink, frozenset(zones))

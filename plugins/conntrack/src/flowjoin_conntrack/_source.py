@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -79,6 +79,7 @@ class Source:
         self._changed = trio.Event()
         self._polling = trio.Lock()
         self._is_finishing = False
+        self._heard: list[Callable[[], Awaitable[None]]] = []  # each waits until what was told has been taken
         self._denials = denials
         self._is_behind = trio.Event()
         self._impairments = impairments
@@ -183,6 +184,7 @@ class Source:
 
     async def listen_for_ever(self, events: EventSource) -> None:
         """Take beginnings and ends as they come."""
+        self._heard.append(events.wait_emptied)
         async with aclosing(events.readings()) as readings:
             async for reading in readings:
                 if reading is None:
@@ -203,6 +205,7 @@ class Source:
 
     async def hear_denials(self, denials: Denials) -> None:
         """Take denied packets as they come."""
+        self._heard.append(denials.wait_emptied)
         async with aclosing(denials.readings()) as readings:
             async for _ in readings:
                 self._wake()
@@ -231,10 +234,13 @@ class Source:
                     yield batch
             finally:
                 self._store.take_back(export for export in of_passed if export.row[0] > given)
-            if len(exports) == _ROWS or (is_last and exports):
+            if len(exports) == _ROWS:
                 continue
             if is_last:
-                return
+                if not exports and not self._store.is_overdue:
+                    return
+                await trio.lowlevel.checkpoint()
+                continue
             if self._is_finishing:
                 await self._look_for_the_last_time()
                 is_last = True
@@ -250,6 +256,9 @@ class Source:
                 await self.poll()
             except OSError as exc:
                 self._poll_failed(exc)
+            # What is not there any more may have told its last counters, which nobody has read yet.
+            for wait_emptied in self._heard:
+                await wait_emptied()
         if scope.cancelled_caught:
             self._poll_failed(TimeoutError(f"the last look took longer than {_LAST_LOOK_SECONDS:g} s"))
         stores = (self._store, None if self._denials is None else self._denials.store)

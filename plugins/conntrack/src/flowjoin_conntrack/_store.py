@@ -87,6 +87,11 @@ class ConnectionStore(Generic[MetaT]):
         """Connections that are there and nobody's."""
         return self._left_out
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether something is due that ``expire`` did not come to."""
+        return bool(self._overdue)
+
     def begin_poll(self, now: float, wall: int) -> Iterator[int]:
         """The table is about to be read: forget what is over.
 
@@ -120,8 +125,11 @@ class ConnectionStore(Generic[MetaT]):
             some = fresh[start : start + _NEW_SLICE]
             for at in some:
                 row = rows[at : at + ROW.size]
-                if self._table.find(row) < 0:  # an event may have told it since
+                slot = self._table.find(row)
+                if slot < 0:
                     self._add(row)
+                else:
+                    self._complete(slot, row)
             yield len(some)
 
     def end_poll(self) -> Iterator[int]:
@@ -249,6 +257,12 @@ class ConnectionStore(Generic[MetaT]):
         else:
             self._table.set_flags(slot, flags & READY)  # its last row is out, or it rests
         return slot
+
+    def _complete(self, slot: int, row: bytes) -> None:
+        """An event told of it since the row was read: without counters, which the row has."""
+        known = self._table.row(slot)
+        if not self._table.flags(slot) & (GONE | READY) and not _is_another(row, known):
+            self._change(slot, _with_counters(known, row))
 
     def _retry(self, slot: int, wait: float) -> None:
         self._tickets[slot] = ticket = next(self._ticket)

@@ -49,7 +49,8 @@ class Seen(NamedTuple):
 
     Attributes:
         unknown: where in the rows those stand that no slot holds.
-        renewed: where those stand whose identity belongs to an older connection, by its start.
+        renewed: where those stand whose identity belongs to an older connection: by its start, or where one of them
+            has none, by what it counted.
         woken: slots that are active and in no queue.
     """
 
@@ -100,11 +101,15 @@ class ConnectionTable:
                 unknown.append(at)
                 continue
             known = self._rows[slot]
-            if row[_START] != known[_START] and row[_START] != _NONE and known[_START] != _NONE:
+            is_dated = row[_START] != _NONE and known[_START] != _NONE
+            if is_dated and row[_START] != known[_START]:
                 renewed.append(at)
                 continue
             if self._flags[slot] & GONE:
                 continue  # read before its end was told
+            if not is_dated and row != known and _is_younger(row, known):
+                renewed.append(at)
+                continue
             self._seen_in[slot] = poll
             self._flags[slot] |= LOOKED
             if known[STATE_AT] in OVER:
@@ -266,3 +271,11 @@ class ConnectionTable:
         before = self._before[slot]
         is_active = packets > before[0] or reverse_packets > before[2] or state != self._state_before[slot]
         self._flags[slot] = self._flags[slot] & ~ACTIVE | (ACTIVE if is_active else 0)
+
+
+def _is_younger(row: bytes, known: bytes) -> bool:
+    """Whether one of two rows without a start is of a later connection: it counted less, or is not over any more."""
+    if row[STATE_AT] not in OVER and known[STATE_AT] in OVER:
+        return True
+    totals = zip(TAIL.unpack_from(row, TAIL_AT)[2:], TAIL.unpack_from(known, TAIL_AT)[2:], strict=True)
+    return any(now < then for now, then in totals)

@@ -30,6 +30,7 @@ _PROTOCOLS: Final = {
     "udplite": 136,
 }
 _ICMP: Final = frozenset({1, 58})
+_LAST_SECOND: Final = 0xFFFFFFFF  # that dateTimeSeconds can say (RFC 7011 section 6.1.7)
 # IPS_* of linux/netfilter/nf_conntrack_common.h, by the names that Open vSwitch writes
 _STATUS: Final = {
     "EXPECTED": 1,
@@ -247,6 +248,6 @@ def _moment(text: str) -> int:
     except ValueError:
         raise LineError(f"{text[:40]!r} is no time") from None
     seconds = int(whole.timestamp())
-    if seconds < 0:
-        raise LineError(f"{text[:40]!r} is before 1970")
+    if not 0 <= seconds <= _LAST_SECOND:
+        raise LineError(f"{text[:40]!r} is before 1970, or after 2106")
     return seconds * 10**9 + int((found[2] or "").ljust(9, "0") if found else 0)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ipaddress
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import trio
@@ -132,7 +133,11 @@ class _NodeStore(TimedStore[NodeRecord]):
 
 
 class ClusterTables:
-    """Three stores, and what is asked of them."""
+    """Three stores, and what is asked of them.
+
+    Attributes:
+        known: set when they have what there is in the cluster.
+    """
 
     def __init__(self, kept_seconds: float, *, node: str = "") -> None:
         """Empty.
@@ -142,6 +147,7 @@ class ClusterTables:
             node: whose Pods alone will be here; empty: all.
         """
         self.node = node
+        self.known = trio.Event()
         self.pods = TimedStore(PodRecord, kept_seconds=kept_seconds)
         self.nodes = _NodeStore(kept_seconds=kept_seconds)
         self.services = TimedStore(ServiceRecord, kept_seconds=kept_seconds)
@@ -221,10 +227,11 @@ async def open_tables(
     context: PluginContext,
     *,
     node: str = "",
+    patience: float = inf,
     wall: Callable[[], float] = time.time,
     jitter: Callable[[], float] = random.random,
 ) -> AsyncIterator[ClusterTables]:
-    """The tables of a cluster, once its Pods are known; watches end with the context.
+    """The tables of a cluster, once its Pods are known or ``patience`` is over; watches end with the context.
 
     Nodes and Services are waited for too, unless the server refuses to give them: then Pods alone are known, and the
     plugin's health says so.
@@ -234,6 +241,7 @@ async def open_tables(
         config: what is kept.
         context: of the plugin.
         node: whose Pods alone are watched; empty: all.
+        patience: after so many seconds the context is entered before the Pods are known, if only the server answers.
         wall: seconds since 1970.
         jitter: numbers from 0 up to 1.
     """
@@ -267,13 +275,22 @@ async def open_tables(
         for each in watchers:
             nursery.start_soon(each.run)
         nursery.start_soon(tables.purge, wall, forgotten)
-        await watchers[0].synced.wait()
-        for each in watchers[1:]:
-            await each.wait_settled()
+        nursery.start_soon(_note_known, tables, watchers)
+        with trio.move_on_after(patience):
+            await tables.known.wait()
+        await watchers[0].heard.wait()
         if node and config.nodes_and_services:
             nursery.start_soon(_tell_unknown_node, tables, watchers[1], troubles.of("node"), context.log)
         yield tables
         nursery.cancel_scope.cancel()
+
+
+async def _note_known(tables: ClusterTables, watchers: Sequence[Watcher]) -> None:
+    pods, *others = watchers
+    await pods.synced.wait()
+    for each in others:
+        await each.wait_settled()
+    tables.known.set()
 
 
 async def _tell_unknown_node(

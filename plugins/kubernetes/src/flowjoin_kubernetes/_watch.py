@@ -115,9 +115,14 @@ class Watcher:
         self._page_size = 0  # position in _PAGE_SIZES
         self.synced = trio.Event()
         self.refused = trio.Event()
+        self.heard = trio.Event()
 
     async def run(self) -> None:
-        """List and watch, until cancelled."""
+        """List and watch, until cancelled.
+
+        Sets ``synced`` when the table is whole, ``refused`` when the server will not give it, and ``heard`` when it has
+        answered at all.
+        """
         while True:
             try:
                 if not self._version:
@@ -148,6 +153,7 @@ class Watcher:
 
     async def _after(self, exc: ApiError) -> float:
         """What a refusal means; gives how long to wait."""
+        self.heard.set()
         if exc.is_gone:
             if not self._version:  # a page's token: it was handed out by the list that goes on
                 self._page_size = min(self._page_size + 1, len(_PAGE_SIZES) - 1)
@@ -197,6 +203,7 @@ class Watcher:
             async with open_connection(self._api.endpoint) as connection:
                 while True:
                     page = await self._page(connection, query)
+                    self.heard.set()
                     objects += await self._take(page)
                     is_whole = not page.continue_token
                     query["continue"] = page.continue_token

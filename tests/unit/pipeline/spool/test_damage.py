@@ -250,6 +250,20 @@ async def test_an_index_that_cannot_be_read_is_set_aside_and_never_taken_for_set
     assert (tmp_path / "audit" / "0000000001.index.damaged").exists()
 
 
+@pytest.mark.parametrize("settled", [1, 2, 3, 4])
+async def test_the_newer_of_the_two_cursors_counts_whichever_place_it_has(
+    tmp_path, autojump_clock, settled: int
+) -> None:
+    bench = SpoolBench(
+        MemoryExporter([None] * settled + [for_ever]).open, tmp_path / "audit", batching=Batching(records=1)
+    )
+    for number in range(5):
+        bench.lane.offer(batch_of(number))
+    await bench.run_for(1)
+    _, delivered = await deliver_all(tmp_path)
+    assert delivered == list(range(settled, 5))
+
+
 async def test_each_octet_of_the_cursor_may_change_and_a_settled_batch_comes_once_more_at_most(
     tmp_path, autojump_clock
 ) -> None:

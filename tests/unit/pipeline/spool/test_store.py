@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
 import trio
 from pipeline_fakes import OTHER_SCHEMA, MemoryExporter, batch_of, cancelled_at_step
 from spool_bench import FaultyDisk, SpoolBench
@@ -219,7 +220,15 @@ async def test_refused_rows_are_kept_as_dead_letters_with_the_reason(tmp_path) -
     assert "too blue" in index
 
 
-async def test_cancelled_at_any_step_nothing_is_lost_and_what_comes_again_has_its_id(tmp_path, autojump_clock) -> None:
+@pytest.mark.parametrize("is_sliced", [False, True])
+async def test_cancelled_at_any_step_nothing_is_lost_and_what_comes_again_has_its_id(
+    tmp_path, autojump_clock, monkeypatch, is_sliced: bool
+) -> None:
+    if is_sliced:  # others have their turn behind each row that is written, each Message read, each column joined
+        monkeypatch.setattr("flowjoin._model.flow_batch._STEP_COST", 1)
+        monkeypatch.setattr("flowjoin._pipeline.spool.composing._SLICE_ROWS", 1)
+        monkeypatch.setattr("flowjoin._pipeline.spool.segment_format._STRETCH", 1)
+
     async def refuse_two(batch) -> None:
         if 2 in batch.column("octetDeltaCount"):
             raise PermanentExportError("two", rows=[1])

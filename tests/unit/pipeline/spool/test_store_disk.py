@@ -331,3 +331,21 @@ async def test_a_cursor_that_could_not_be_written_is_written_later(tmp_path, aut
     again = MemoryExporter()
     await SpoolBench(again.open, tmp_path / "audit", epoch=2).run_for(5)
     assert flat(again) == [2]
+
+
+async def test_at_the_end_what_the_disk_did_not_take_is_tried_at_once(tmp_path, autojump_clock) -> None:
+    disk = FaultyDisk()
+    exporter = MemoryExporter([PermanentExportError("no")])
+    bench = SpoolBench(exporter.open, tmp_path / "audit", disk=disk, batching=Batching(records=1))
+    disk.before_write = full_when(tmp_path / "audit" / "dead-letters", disk)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.lane.run)
+        bench.lane.offer(batch_of(1))
+        await trio.sleep(0.1)
+        bench.lane.offer(batch_of(2))
+        await trio.sleep(0.1)
+        assert "dead_letters_not_written" in bench.log.events("error")
+        disk.before_write, disk.room = lambda: None, None
+        bench.lane.close()
+    assert not bench.log.facts("dead_letters_not_kept")
+    assert examine(tmp_path / "audit" / "dead-letters", default_registry(), is_thorough=True).rows == 1

@@ -18,7 +18,7 @@ from flowjoin._pipeline.spool.segment_format import FIRST_SCHEMA_ID, encode_open
 
 __all__ = ["Composer"]
 
-_SLICE_ROWS: Final = 1024  # five milliseconds
+_SLICE_ROWS: Final = 1024  # four milliseconds, in three steps
 _LAST_SCHEMA_ID: Final = 65_535
 
 
@@ -33,9 +33,10 @@ class Composer:
     def __init__(self, head: Head, wall: float) -> None:
         """Begin a segment."""
         self._wall = wall
-        self._data = [encode_opening(lane=head.lane, instance_id=head.instance_id, export_time=int(wall))]
+        # It grows where it is, and is given away as it is: to join what is encoded would take milliseconds more.
+        self._data = bytearray(encode_opening(lane=head.lane, instance_id=head.instance_id, export_time=int(wall)))
         self._lines = [head_line(head)]
-        self._offset = len(self._data[0])
+        self._offset = len(self._data)
         self.octets = self._offset + len(self._lines[0])
         self.lines = 1
         self._records = 1  # the mark
@@ -53,10 +54,10 @@ class Composer:
     def has_room_for_schemas(self) -> bool:
         return FIRST_SCHEMA_ID + len(self._ids) < _LAST_SCHEMA_ID
 
-    def take(self) -> tuple[bytes, bytes]:
+    def take(self) -> tuple[bytearray, bytes]:
         """The octets and the lines since the last call."""
-        taken = b"".join(self._data), b"".join(self._lines)
-        self._data, self._lines = [], []
+        taken = self._data, b"".join(self._lines)
+        self._data, self._lines = bytearray(), []
         return taken
 
     def add(self, group: int, rows: FlowBatch, wall: float, *, reason: str = "") -> Iterator[None]:
@@ -65,11 +66,14 @@ class Composer:
         template_id = self._ids.get(rows.schema)
         if template_id is None:
             template_id = self._add_schema(rows.schema)
+            yield
         layout = self._layouts[rows.schema]
         offset, checksum = self._offset, 0
         for start in range(0, len(rows), _SLICE_ROWS):
             part = rows if len(rows) <= _SLICE_ROWS else rows.slice(start, start + _SLICE_ROWS)
-            octets, records = encode_piece(part, layout, template_id, export_time=int(wall), sequence=self._records)
+            octets, records = yield from encode_piece(
+                part, layout, template_id, export_time=int(wall), sequence=self._records
+            )
             checksum = zlib.crc32(octets, checksum)
             self._records += records
             self._add_octets(octets)
@@ -104,7 +108,7 @@ class Composer:
         return template_id
 
     def _add_octets(self, octets: bytes) -> None:
-        self._data.append(octets)
+        self._data += octets
         self._offset += len(octets)
         self.octets += len(octets)
 

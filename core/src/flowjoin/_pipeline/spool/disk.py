@@ -39,7 +39,7 @@ class Disk:
             raise
         return descriptor
 
-    def write(self, descriptor: int, data: bytes) -> None:
+    def write(self, descriptor: int, data: bytes | bytearray) -> None:
         """Append all of it."""
         rest = memoryview(data)
         while rest:

@@ -57,10 +57,10 @@ class Intake:
         self.octets -= batch.octets
         return batch
 
-    def take(self, octets: int) -> list[FlowBatch]:
-        """The oldest batches, so many octets and the one that goes over it."""
-        batches: list[FlowBatch] = []
+    def take(self, octets: int, batches: int) -> list[FlowBatch]:
+        """The oldest batches, at most so many, of so many octets and the one that goes over it."""
+        taken: list[FlowBatch] = []
         before = self.octets
-        while self._batches and before - self.octets < octets:
-            batches.append(self.pop())
-        return batches
+        while self._batches and len(taken) < batches and before - self.octets < octets:
+            taken.append(self.pop())
+        return taken

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -89,8 +89,8 @@ class RowLayout:
             fields=tuple(FieldSpecifier(elements[position], octets) for position, octets in fields),
         )
 
-    def encode(self, batch: FlowBatch, export_time: int) -> list[tuple[bytes, int]]:
-        """The rows as bodies of Data Sets that fit into a Message each, with their numbers of rows.
+    def encode(self, batch: FlowBatch, export_time: int) -> Generator[None, None, list[tuple[bytes, int]]]:
+        """The rows as bodies of Data Sets that fit into a Message each, with their numbers of rows; in steps.
 
         Raises:
             UnfitError: a row that no Message can hold.
@@ -106,13 +106,17 @@ class RowLayout:
         if not self._variable:
             step = max(1, _ROOM // width) if width else 1
             return [(whole[at * width : (at + step) * width], min(step, count - at)) for at in range(0, count, step)]
+        yield
         parts: list[Sequence[bytes]] = [_encoded_texts(columns[position]) for position in self._variable]
+        yield
         if width:
             parts.insert(0, [whole[at : at + width] for at in range(0, len(whole), width)])
         return list(_packed_into_sets(list(map(b"".join, zip(*parts, strict=True)))))
 
-    def decode(self, bodies: Sequence[bytes], export_time: int, *, is_first_export: bool) -> FlowBatch:
-        """The rows that ``encode`` made these bodies of.
+    def decode(
+        self, bodies: Sequence[bytes], export_time: int, *, is_first_export: bool
+    ) -> Generator[None, None, FlowBatch]:
+        """The rows that ``encode`` made these bodies of; in steps.
 
         Raises:
             DamagedError: they are not.
@@ -123,6 +127,7 @@ class RowLayout:
         rows = len(texts[0]) if self._variable else len(fixed) // self._width if self._width else 0
         if len(fixed) != rows * self._width:
             raise DamagedError("a record is cut")
+        yield
         elements = self.schema.elements
         columns: dict[int, Column] = {}
         for position, offset, octets in self._fixed:

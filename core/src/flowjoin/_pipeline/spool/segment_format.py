@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -45,7 +45,7 @@ _OCTETS_ID: Final = 257
 _VERSION: Final = 1
 _ENTERPRISE: Final = EnterpriseNumber(32473)  # RFC 5612: for those without a number of their own
 _CHUNK: Final = 60_000
-_STRETCH: Final = 256 * 1024
+_STRETCH: Final = 128 * 1024
 _MESSAGE_HEADER: Final = struct.Struct(">HHIII")
 _SET_HEADER: Final = struct.Struct(">HH")
 _HEADERS: Final = _MESSAGE_HEADER.size + _SET_HEADER.size
@@ -100,8 +100,8 @@ def encode_schema(layout: RowLayout, template_id: int, *, export_time: int, sequ
 
 def encode_piece(
     batch: FlowBatch, layout: RowLayout, template_id: int, *, export_time: int, sequence: int
-) -> tuple[bytes, int]:
-    """The Messages of a batch's rows, and how many Data Records they have.
+) -> Generator[None, None, tuple[bytes, int]]:
+    """The Messages of a batch's rows, and how many Data Records they have; in steps.
 
     Args:
         sequence: Data Records of the segment before them (RFC 7011 section 3.1).
@@ -109,7 +109,7 @@ def encode_piece(
     try:
         if not layout.is_fit:
             raise UnfitError("no Template")
-        sets = layout.encode(batch, export_time)
+        sets = yield from layout.encode(batch, export_time)
     except UnfitError:
         whole = _raw_octets(batch)
         records = [(at // _CHUNK, whole[at : at + _CHUNK]) for at in range(0, len(whole), _CHUNK)]
@@ -143,8 +143,10 @@ def stretches(data: bytes) -> Iterator[bytes]:
         yield data[start:at]
 
 
-def decode_piece(data: bytes, layout: RowLayout, template_id: int, *, is_first_export: bool) -> FlowBatch:
-    """The rows of these Messages.
+def decode_piece(
+    data: bytes, layout: RowLayout, template_id: int, *, is_first_export: bool
+) -> Generator[None, None, FlowBatch]:
+    """The rows of these Messages; in steps.
 
     Raises:
         DamagedError: they are not what ``encode_piece`` wrote.
@@ -156,11 +158,11 @@ def decode_piece(data: bytes, layout: RowLayout, template_id: int, *, is_first_e
         if set_id == _OCTETS_ID:
             parts += [_from_raw_octets(whole, layout.schema) for whole in _wholes(bodies)]
         elif set_id == template_id:
-            parts.append(layout.decode(bodies, found[0][0], is_first_export=False))
+            parts.append((yield from layout.decode(bodies, found[0][0], is_first_export=False)))
         else:
             raise DamagedError("a Set of another Template")
     if not parts:
-        parts.append(layout.decode([], 0, is_first_export=False))
+        parts.append((yield from layout.decode([], 0, is_first_export=False)))
     joined = parts[0] if len(parts) == 1 else FlowBatch.concatenate(parts)
     return FlowBatch(layout.schema, joined.columns, is_first_export=is_first_export)
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from flowjoin._model.element_registry import ElementRegistry
-from flowjoin._model.flow_batch import FlowBatch
+from flowjoin._model.flow_batch import FlowBatch, join_slowly
 from flowjoin._model.flow_schema import FlowSchema
+from flowjoin._model.steps import at_once
 from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import FORMAT, MAX_LINE_OCTETS, Index, Piece, format_of, read_index
@@ -71,7 +72,7 @@ class SegmentFiles:
 class SegmentWriter:
     """Appends to one segment; every method blocks, and may be called from any thread, one at a time but ``sync``."""
 
-    def __init__(self, disk: Disk, files: SegmentFiles, data: bytes, lines: bytes, is_synced: bool) -> None:
+    def __init__(self, disk: Disk, files: SegmentFiles, data: bytes | bytearray, lines: bytes, is_synced: bool) -> None:
         """Make the segment, with its first octets, all at once.
 
         Raises:
@@ -92,7 +93,8 @@ class SegmentWriter:
             disk.rename(new_data, files.data)
             disk.rename(new_index, files.index)
             if is_synced:
-                disk.sync_directory(files.directory)
+                for folder in (files.directory, files.directory.parent):  # it may have just been made
+                    disk.sync_directory(folder)
         except BaseException:
             self.close()
             for path in (new_data, new_index):
@@ -101,7 +103,7 @@ class SegmentWriter:
                 files.data.unlink(missing_ok=True)
             raise
 
-    def append(self, data: bytes, lines: bytes, is_synced: bool) -> None:
+    def append(self, data: bytes | bytearray, lines: bytes, is_synced: bool) -> None:
         """Write octets, then the lines that name them.
 
         Raises:
@@ -265,13 +267,14 @@ def decode_slowly(octets: Sequence[bytes], pieces: Sequence[Piece], schemas: dic
         layout = RowLayout(schema)
         found = 0
         for stretch in stretches(data):
-            parts.append(decode_piece(stretch, layout, piece.template_id, is_first_export=piece.is_first_export))
+            decoding = decode_piece(stretch, layout, piece.template_id, is_first_export=piece.is_first_export)
+            parts.append((yield from decoding))
             found += len(parts[-1])
             yield
         if found != piece.rows:
             raise DamagedError("another number of rows than was written")
     try:
-        return parts[0] if len(parts) == 1 else FlowBatch.concatenate(parts)
+        return parts[0] if len(parts) == 1 else (yield from join_slowly(parts))
     except ValueError:
         raise DamagedError("pieces of different schemas, or of none") from None
 
@@ -283,10 +286,4 @@ def read_batch(disk: Disk, files: SegmentFiles, pieces: Sequence[Piece], schemas
         DamagedError: a piece is cut, or its octets are not those that were written.
         OSError: the file cannot be read.
     """
-    decoding = decode_slowly(read_octets(disk, files, pieces), pieces, schemas)
-    while True:
-        try:
-            next(decoding)
-        except StopIteration as stop:
-            batch: FlowBatch = stop.value
-            return batch
+    return at_once(decode_slowly(read_octets(disk, files, pieces), pieces, schemas))

@@ -53,7 +53,8 @@ __all__ = ["SpoolStore"]
 
 _AGE_CHECK_SECONDS: Final = 30.0
 _CLOSING_SECONDS: Final = 10.0
-_WRITE_OCTETS: Final = 2 * 1024 * 1024  # in memory, of one write: to join its octets takes two milliseconds
+_WRITE_OCTETS: Final = 2 * 1024 * 1024  # in memory, of one write
+_WRITE_BATCHES: Final = 64  # to say where their rows go takes a millisecond
 
 
 class SpoolStore:
@@ -334,7 +335,7 @@ class SpoolStore:
             await self._wait_for_work()
             is_last = self._is_ending
             await self._give_up_beyond_bounds()
-            batches = self._intake.take(_WRITE_OCTETS)
+            batches = self._intake.take(_WRITE_OCTETS, _WRITE_BATCHES)
             await self._writer.write(batches, is_wanted=self._is_wanted, flush=self._is_flushing and not is_last)
             self._cache.shrink(max(0, self._settings.memory_octets - self._bounds.memory_octets))
             self._leave_settled()

@@ -143,9 +143,9 @@ class SpoolWriter:
         self._open_rows_on_their_way = sum(len(step.rows) for step in gathered if step.group not in over)
         first_sequence = self._sequence + 1
         self._sequence += len(closed)
+        await trio.lowlevel.checkpoint()
         for step in closed:
-            step.batch  # noqa: B018 - made now, one at a time: others have their turn between two
-            await trio.lowlevel.checkpoint()
+            await _join(step)
         entries: list[Batch] | None = None
         if now >= self._retry_at:
             try:
@@ -202,7 +202,11 @@ class SpoolWriter:
         is_new = composer is None or self._is_full(composer)
         if is_new:
             await self.seal()
-            steps = _whole([*(step for step in steps if isinstance(step, Closed)), *self._batcher.open_batches()])
+            opened = self._batcher.open_batches()
+            for batch in opened:
+                await _join(batch)
+            steps = _whole([step for step in steps if isinstance(step, Closed)])
+            steps += [Gathered(batch.group, batch.batch) for batch in opened]
             composer = Composer(self._head, wall)
         assert composer is not None
         self._composer = None  # until all is well
@@ -232,7 +236,7 @@ class SpoolWriter:
         self._component.recovered()
         return entries
 
-    async def _create(self, data: bytes, lines: bytes) -> None:
+    async def _create(self, data: bytearray, lines: bytes) -> None:
         files = SegmentFiles(self._settings.directory, self._head.segment)
         # If there are open batches their rows leave the segment before: that must not be undone by a loss of power.
         is_synced = self._settings.sync != "never"
@@ -292,13 +296,18 @@ class SpoolWriter:
         return await self._run(function, limiter=self._limiter, abandon_on_cancel=True)
 
 
-def _whole(steps: Sequence[Gathered | Closed]) -> list[Gathered | Closed]:
-    """With all rows of each batch that is closed, which an earlier segment may have had in part."""
+async def _join(rows: Closed) -> None:
+    """Make them one batch; others have their turn between two steps, and at the end."""
+    for _ in rows.join():
+        await trio.lowlevel.checkpoint()
+    await trio.lowlevel.checkpoint()
+
+
+def _whole(closed: Sequence[Closed]) -> list[Gathered | Closed]:
+    """With all rows of each batch, which an earlier segment may have had in part."""
     whole: list[Gathered | Closed] = []
-    for step in steps:
-        if isinstance(step, Closed):
-            whole.append(Gathered(step.group, step.batch))
-        whole.append(step)
+    for step in closed:
+        whole += [Gathered(step.group, step.batch), step]
     return whole
 
 
