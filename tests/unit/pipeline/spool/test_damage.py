@@ -150,15 +150,19 @@ async def test_a_copy_of_an_index_under_another_name_doubles_nothing(tmp_path, a
     assert delivered == [1, 2]
 
 
-async def test_a_spool_that_somebody_removes_is_made_anew_and_what_comes_then_is_kept(tmp_path, autojump_clock) -> None:
-    folder = tmp_path / "audit"
+@pytest.mark.parametrize("removed", ["audit", "audit/..", "audit/../.."], ids=["it", "all of them", "the state"])
+async def test_a_spool_that_somebody_removes_is_made_anew_and_what_comes_then_is_kept(
+    tmp_path, autojump_clock, removed: str
+) -> None:
+    folder = tmp_path / "state" / "spool" / "audit"
+    folder.parent.mkdir(parents=True)
     exporter = MemoryExporter([for_ever])
     bench = SpoolBench(exporter.open, folder, batching=Batching(records=1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bench.lane.run)
         bench.lane.offer(batch_of(1))
         await trio.sleep(1)
-        shutil.rmtree(folder)
+        shutil.rmtree((folder.parent / removed).resolve())
         bench.lane.offer(batch_of(2))  # is to be written to a file that has no name any more
         await trio.sleep(1)
         assert bench.spool_state is State.DEGRADED
@@ -169,7 +173,7 @@ async def test_a_spool_that_somebody_removes_is_made_anew_and_what_comes_then_is
         nursery.cancel_scope.cancel()
     assert bench.books.spooled >= 1
 
-    _, delivered = await deliver_all(tmp_path)
+    _, delivered = await deliver_all(folder.parent)
     assert delivered[-1] == 3
 
 

@@ -83,7 +83,7 @@ class SegmentWriter:
         self._descriptors: tuple[int, ...] = ()
         new_data, new_index = (path.with_name(path.name + _NEW) for path in (files.data, files.index))
         try:
-            files.directory.mkdir(mode=0o700, exist_ok=True)  # somebody may have removed it
+            files.directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have removed it
             for path, octets in ((new_data, data), (new_index, lines)):
                 descriptor = disk.create(path)
                 self._descriptors += (descriptor,)
