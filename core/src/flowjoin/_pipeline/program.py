@@ -69,6 +69,8 @@ def run_program(
     """
     directory = find_directory(bound.config.state_directory, environment)
     with open_state(directory) as state:
+        early = EarlySignals()
+        early.note()
         log = logs.logger(component="core")
         raise_open_files(bound.config.limits.sessions, log)
         form = environment.get("FLOWJOIN_KERNEL", "auto")
@@ -85,8 +87,6 @@ def run_program(
             problem = "no exporter with a spool has this name; flowjoin spool resend sends it to another"
             log.warning("spool_orphaned", spool=name, problem=problem)
         running: list[Pipeline] = []
-        early = EarlySignals()
-        early.note()
         main = partial(
             _main,
             bound,
