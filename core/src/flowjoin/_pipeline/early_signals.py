@@ -20,7 +20,12 @@ class EarlySignals:
     """Notes what comes while nobody listens."""
 
     def __init__(self) -> None:
-        self.has_stop = False
+        self._has_stop = False
+
+    def take_stop(self) -> bool:
+        """Whether there was a wish to stop since it was last asked for: passed on twice, it would be a second one."""
+        has_stop, self._has_stop = self._has_stop, False
+        return has_stop
 
     def note(self) -> None:
         """Handle all of them to the end of the process: whoever listens meanwhile gives them back to this.
@@ -32,7 +37,7 @@ class EarlySignals:
         atexit.register(_ignore_all)
 
     def _noted(self, number: int, _frame: object) -> None:
-        self.has_stop = self.has_stop or number in _STOPPING
+        self._has_stop = self._has_stop or number in _STOPPING
 
 
 def _ignore_all() -> None:

@@ -197,7 +197,7 @@ async def _main(
         await nursery.start(
             partial(watch_signals, stop, pipeline.log, reload=None if reloader is None else reloader.wish)
         )
-        if early.has_stop:
+        if early.take_stop():
             stop.wish()
         nursery.start_soon(watchdog.run, name="watchdog")
         nursery.start_soon(_bound_second_wish, stop, watchdog)
@@ -232,7 +232,7 @@ async def _told_cluster(bound: BoundConfig, state: State, logs: Logs, stop: Stop
     async with trio.open_nursery() as nursery:
         # A file that changes meanwhile is noticed as soon as there is a pipeline to change.
         await nursery.start(partial(watch_signals, stop, logs.logger(component="core"), reload=lambda: None))
-        if early.has_stop:
+        if early.take_stop():
             stop.wish()
         async with unless_stopped(stop):
             told = await with_cluster_uuid(bound, state, logs)
