@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flowjoin.api import ConfigError
 from flowjoin_clickhouse import ClickHouseConfig
 from flowjoin_clickhouse._url import EmbeddedDestination, HttpDestination, parse_database_url
 
@@ -78,8 +79,9 @@ def test_chdb_is_the_engine_inside(url: str, path: str | None) -> None:
     ],
 )
 def test_what_leads_nowhere_is_refused(url: str, problem: str) -> None:
-    with pytest.raises(ValueError, match=problem.replace("?", r"\?")):
+    with pytest.raises(ConfigError, match=problem.replace("?", r"\?")) as caught:
         ClickHouseConfig(database_url=url)
+    assert caught.value.path == "databaseURL"
 
 
 def test_user_info_is_refused_and_not_repeated() -> None:

@@ -106,7 +106,6 @@ cdef class Group:
         cdef Py_ssize_t column_count = len(layout.columns), at
         cdef Column* columns = <Column*>zeroed(column_count + 1, sizeof(Column))
         cdef Handles handles = Handles()
-        buffers = []
         try:
             at = 0
             for element, derivation, place in layout.columns:
@@ -123,10 +122,8 @@ cdef class Group:
                     columns[at].copying = <Copying><int>COPYING.get(size, SOME_OCTETS)
                 columns[at].offset = offset
                 columns[at].size = size
-                buffer = PyBytes_FromStringAndSize(NULL, self.count * columns[at].size)
-                columns[at].values = <uint8_t*>PyBytes_AS_STRING(buffer)
-                buffers.append(buffer)
                 at += 1
+            buffers = self.places(columns, column_count)
             self.fill(columns, column_count)
             made = []
             at = 0
@@ -148,6 +145,23 @@ cdef class Group:
             handles.handles, handles.count = self.handles, <Py_ssize_t>self.count
             self.handles = NULL
         return FlowBatch(layout.schema, made, is_first_export=self.is_first_export, handles=handles)
+
+    cdef list places(self, Column* columns, Py_ssize_t column_count):
+        """Where the columns' values go: views of one buffer, for the collector of garbage walks each that there is."""
+        cdef Py_ssize_t at, octets = 0
+        cdef uint8_t* start
+        buffers = []
+        for at in range(column_count):
+            octets += aligned(self.count * columns[at].size)
+        buffer = PyBytes_FromStringAndSize(NULL, octets)
+        start = <uint8_t*>PyBytes_AS_STRING(buffer)
+        whole = memoryview(buffer)
+        octets = 0
+        for at in range(column_count):
+            columns[at].values = start + octets
+            buffers.append(whole[octets : octets + <Py_ssize_t>(self.count * columns[at].size)])
+            octets += aligned(self.count * columns[at].size)
+        return buffers
 
     cdef void fill(self, Column* columns, Py_ssize_t column_count) noexcept:
         cdef size_t first, row, end, width = self.layout.state_size
@@ -235,6 +249,11 @@ cdef class Group:
             else:
                 memset(to + row * size, 0, size)
         return octets
+
+cdef inline size_t aligned(size_t octets) noexcept:
+    """So many that a value of any size may begin behind them."""
+    return (octets + 7) & ~<size_t>7
+
 
 cdef dict COPYING = {1: ONE_OCTET, 2: TWO_OCTETS, 4: FOUR_OCTETS, 8: EIGHT_OCTETS}
 
