@@ -309,6 +309,16 @@ def test_check_reads_the_kubeconfig_that_is_named_and_the_files_that_it_names(
     check(KubernetesConfig(kubeconfig=kubeconfig_of("http://api.example")), registry)
 
 
+def test_a_kubeconfig_is_found_as_the_library_finds_it(
+    kubeconfig_of: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kubeconfig = kubeconfig_of("http://api.example")
+    monkeypatch.setenv("HOME", str(kubeconfig.parent))
+    (tmp_path / "more").write_text("{}")
+    for named in (f"~/{kubeconfig.name}", f"{tmp_path}/more:{kubeconfig}"):
+        assert load_api(KubernetesConfig(kubeconfig=Path(named))).endpoint.host == "api.example"
+
+
 @pytest.mark.parametrize(
     ("content", "cause"),
     [

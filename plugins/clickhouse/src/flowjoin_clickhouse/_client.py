@@ -27,6 +27,7 @@ from flowjoin_clickhouse._engine import load_engine, make_directory
 from flowjoin_clickhouse._errors import (
     NotAllowedError,
     RefusedError,
+    StillRunningError,
     cause_of,
     is_about_rights,
     is_about_rows,
@@ -144,11 +145,11 @@ class Connection:
         is under way would come on top of another one. What has not begun finds its table gone.
 
         Raises:
-            NotAllowedError: this user may not drop what it made.
-            RetryableExportError: something is still under way, or the server does not answer now.
+            StillRunningError: something is still under way.
+            RetryableExportError: the server does not answer now.
         """
         client, database = self._opened, self._config.database
-        with self._translated():
+        with suppress(NotAllowedError), self._translated():  # who may not drop them asks what is under way all the same
             for (left,) in rows_of(client, tables_named(database, self._by_way_of)):
                 client.command(drop_table(database, str(left)), use_database=False)
         try:
@@ -156,7 +157,7 @@ class Connection:
         except NotAllowedError:
             return  # who may not see it goes on: a lost row is worse than one that is there twice
         if running:
-            raise RetryableExportError(f"{self._config.destination}: an earlier statement is still under way there")
+            raise StillRunningError(f"{self._config.destination}: an earlier statement is still under way there")
 
     def add(self, block: Sequence[Buffer], columns: Sequence[str]) -> int:
         """Put a block into the table and not into what views make of it; gives the octets that were sent.
@@ -169,6 +170,7 @@ class Connection:
         by_way_of = f"{self._by_way_of}{secrets.token_hex(4)}"  # a name that no statement of an earlier attempt knows
         settings = self._marked(client)
         with self._translated():
+            client.command(drop_table(database, by_way_of), use_database=False)  # who may not drop must not begin
             client.command(create_table_like(database, by_way_of, self._config.table), use_database=False)
             octets = self._insert_into(by_way_of, block, columns, "")
             for (partition,) in rows_of(client, partitions_of(database, by_way_of)):

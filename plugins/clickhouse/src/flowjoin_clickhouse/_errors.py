@@ -14,6 +14,7 @@ __all__ = [
     "NotAllowedError",
     "RefusedError",
     "SchemaError",
+    "StillRunningError",
     "cause_of",
     "is_about_rights",
     "is_about_rows",
@@ -73,6 +74,10 @@ class SchemaError(RetryableExportError):
     def __init__(self, problem: str, *, missing: tuple[str, ...] = ()) -> None:
         super().__init__(problem)
         self.missing = missing
+
+
+class StillRunningError(RetryableExportError):
+    """The server still does what was asked of it before; what becomes of that is not known yet."""
 
 
 class NotAllowedError(Exception):

@@ -31,7 +31,7 @@ from flowjoin_clickhouse._client import Connection
 from flowjoin_clickhouse._columns import insert_columns
 from flowjoin_clickhouse._config import ClickHouseConfig
 from flowjoin_clickhouse._encode import Buffer, encode
-from flowjoin_clickhouse._errors import NotAllowedError, RefusedError, SchemaError
+from flowjoin_clickhouse._errors import NotAllowedError, RefusedError, SchemaError, StillRunningError
 from flowjoin_clickhouse._schema import VIEWS
 from flowjoin_clickhouse._target import Target
 from flowjoin_clickhouse._url import HttpDestination
@@ -246,6 +246,8 @@ class _ClickHouseExporter:
             yield
         except NotAllowedError as exc:
             self._not_verified(batch, exc)
+        except StillRunningError:
+            raise  # it ends: before that nothing is known, however often one looks
         except RetryableExportError as exc:
             self._failed_checks += 1
             if self._failed_checks < _MOST_CHECKS:

@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlencode, urlsplit
 
@@ -180,9 +181,11 @@ def _refuse_unreadable(config: KubernetesConfig) -> None:
     if config.kubeconfig is None:
         return
     try:
-        with config.kubeconfig.open("rb") as file:
-            file.read(1)
-    except (OSError, ValueError) as exc:  # ValueError: a NUL in the path
+        # As the library reads it: several files, of which each may begin with a tilde.
+        for name in filter(None, str(config.kubeconfig).split(os.pathsep)):
+            with Path(name).expanduser().open("rb") as file:
+                file.read(1)
+    except (OSError, ValueError, RuntimeError) as exc:  # ValueError: a NUL in the path; RuntimeError: nobody's home
         problem = f"the kubeconfig {config.kubeconfig} cannot be used: {getattr(exc, 'strerror', None) or exc}"
         raise ConfigError(problem, path="kubeconfig") from exc
 

@@ -17,6 +17,7 @@ from flowjoin._pipeline.health import State
 from flowjoin._pipeline.spool import inspecting
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import line_of, value_of
+from flowjoin._pipeline.spool.resending import resend
 from flowjoin._pipeline.spool.segments import SegmentFiles, remove_segment
 from flowjoin.api import Batching
 from flowjoin.wire.registry import default_registry
@@ -252,6 +253,24 @@ async def test_an_index_that_cannot_be_read_is_set_aside_and_never_taken_for_set
         await deliver_all(tmp_path)
     assert (tmp_path / "audit" / "0000000001.ipfix.damaged").read_bytes() == octets
     assert (tmp_path / "audit" / "0000000001.index.damaged").exists()
+
+    (tmp_path / "other").mkdir()
+    (tmp_path / "mended").mkdir()  # as the reference says how they are sent
+    for path in (tmp_path / "audit").glob("*.damaged"):
+        path.rename(tmp_path / "mended" / path.stem)
+    sent = resend(
+        tmp_path / "mended",
+        tmp_path / "other",
+        instance_id="here",
+        lane="other",
+        epoch=9,
+        registry=default_registry(),
+        is_moved=False,
+    )
+    assert sent.problems == []
+    other = MemoryExporter()
+    await SpoolBench(other.open, tmp_path / "other", epoch=10).run_for(10)
+    assert flat(other) == [1, 2]
 
 
 @pytest.mark.parametrize("settled", [1, 2, 3, 4])

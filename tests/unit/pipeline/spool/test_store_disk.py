@@ -284,6 +284,31 @@ async def test_dead_letters_wait_for_room_on_the_disk(tmp_path, autojump_clock) 
         assert [(batch.epoch, batch.sequence) for batch in index.batches] == [(1, 1)], "which batch it was"
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_dead_letters_are_written_once_whatever_is_wrong_with_older_ones(
+    tmp_path, autojump_clock, is_there: bool
+) -> None:
+    class Sizeless(FaultyDisk):
+        def size(self, path: Path) -> int:
+            if is_there and path.parent.name == "dead-letters":
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            return super().size(path)
+
+    for epoch in (1, 2):
+        exporter = MemoryExporter([PermanentExportError("no")])
+        bench = SpoolBench(
+            exporter.open, tmp_path / "audit", epoch=epoch, disk=Sizeless(), batching=Batching(records=1)
+        )
+        bench.lane.offer(batch_of(epoch))
+        await bench.run_for(30)  # longer than what fails is tried again
+        assert ("segment_not_removed" in bench.log.events("error")) is is_there
+        assert "dead_letters_not_written" not in bench.log.events("error")
+        if not is_there and epoch == 1:
+            (tmp_path / "audit" / "dead-letters" / "0000000001.ipfix").unlink()
+    findings = examine(tmp_path / "audit" / "dead-letters", default_registry(), is_thorough=True)
+    assert findings.rows - findings.damaged_rows == (2 if is_there else 1)
+
+
 def full_when(folder: Path, disk: FaultyDisk) -> Callable[[], None]:
     """From the first dead letter on there is no room."""
 

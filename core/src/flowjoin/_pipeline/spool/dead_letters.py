@@ -12,7 +12,14 @@ from flowjoin._pipeline.spool.composing import Composer
 from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import Head
-from flowjoin._pipeline.spool.segments import SegmentFiles, SegmentWriter, list_segments, next_number, remove_segment
+from flowjoin._pipeline.spool.segments import (
+    SegmentFiles,
+    SegmentWriter,
+    list_segments,
+    next_number,
+    remove_segment,
+    size_or_none,
+)
 
 __all__ = ["DEAD_LETTERS", "DeadLetter", "DeadLetters"]
 
@@ -45,8 +52,8 @@ class DeadLetters:
         self._writer: SegmentWriter | None = None
         self._groups = 0
 
-    def write(self, letters: Sequence[DeadLetter]) -> int:
-        """Keep them, on the disk; gives how many old files had to go for them.
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        """Keep them, on the disk.
 
         Raises:
             OSError: they are not kept.
@@ -77,7 +84,6 @@ class DeadLetters:
             self.close()
             raise
         self._composer = composer
-        return self._make_room()
 
     def close(self) -> None:
         """Close the files."""
@@ -85,9 +91,14 @@ class DeadLetters:
             self._writer.close()
         self._writer = self._composer = None
 
-    def _make_room(self) -> int:
+    def make_room(self) -> int:
+        """Remove the oldest files beyond the bound, but never the newest; gives how many.
+
+        Raises:
+            OSError: one cannot be removed.
+        """
         known = list_segments(self._disk, self._directory)
-        sizes = [self._disk.size(files.data) for files in known]
+        sizes = [size_or_none(self._disk, files.data) for files in known]
         gone = 0
         while len(known) - gone > 1 and sum(sizes[gone:]) > self.max_octets:
             remove_segment(self._disk, known[gone])

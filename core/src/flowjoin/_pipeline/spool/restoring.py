@@ -10,7 +10,7 @@ from flowjoin._pipeline.spool.cursor import Cursor
 from flowjoin._pipeline.spool.disk import Disk
 from flowjoin._pipeline.spool.index import Head, Index
 from flowjoin._pipeline.spool.row_layout import DamagedError
-from flowjoin._pipeline.spool.segments import SegmentFiles, load_index, read_batch, set_aside
+from flowjoin._pipeline.spool.segments import SegmentFiles, load_index, read_batch, set_aside, size_or_none
 from flowjoin._pipeline.spool.shelf import Segment, batches_from
 from flowjoin.api._types import Logger
 
@@ -121,17 +121,11 @@ def _segment_of(
         own.lane,
         first_at=min(now, now - wall + min(times, default=wall)),
         last_at=min(now, now - wall + max(times, default=wall)),
-        octets=disk.size(files.index) + _size_or_none(disk, files),
+        # Where there are no data, its batches count as damaged when they are asked for.
+        octets=disk.size(files.index) + size_or_none(disk, files.data),
         rows=sum(batch.rows for batch in batches),
         batches=None,
     )
-
-
-def _size_or_none(disk: Disk, files: SegmentFiles) -> int:
-    try:
-        return disk.size(files.data)
-    except FileNotFoundError:
-        return 0  # its batches count as damaged when they are asked for
 
 
 def _take_open_rows(disk: Disk, segment: Segment, index: Index, restored: Restored) -> None:

@@ -41,6 +41,7 @@ __all__ = [
     "remove_segment",
     "remove_unfinished",
     "set_aside",
+    "size_or_none",
 ]
 
 # To be iterated to its end, with others working between two steps; it returns the batch.
@@ -163,6 +164,14 @@ def set_aside(disk: Disk, files: SegmentFiles) -> None:
             disk.rename(path, path.with_name(path.name + _DAMAGED))
 
 
+def size_or_none(disk: Disk, path: Path) -> int:
+    """Octets of a file, none where there is no file."""
+    try:
+        return disk.size(path)
+    except FileNotFoundError:
+        return 0
+
+
 def list_without_index(disk: Disk, directory: Path) -> list[SegmentFiles]:
     """The segments of which only the octets are there, oldest first: nobody can tell which of their rows are settled.
 
@@ -202,9 +211,10 @@ def _unfinished(names: Sequence[str]) -> set[int]:
 
 
 def next_number(disk: Disk, directory: Path, cursor: Cursor) -> int:
-    """Of a new segment: above all that are there, whole or not, and all that were settled."""
+    """Of a new segment: above all that are there, whole or not or set aside, and all that were settled."""
     names = disk.names(directory)
-    return max(cursor.segment, 0, *_numbers(names, _INDEX), *_numbers(names, _DATA)) + 1
+    suffixes = (name + state for name in (_INDEX, _DATA) for state in ("", _NEW, _GONE, _DAMAGED))
+    return max(cursor.segment, 0, *(number for suffix in suffixes for number in _numbers(names, suffix))) + 1
 
 
 def _numbers(names: Iterable[str], suffix: str) -> set[int]:

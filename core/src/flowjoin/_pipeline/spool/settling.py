@@ -115,10 +115,12 @@ class Settlement:
         """In a thread."""
         if work.letters:
             try:
-                work.dropped_files = self._dead_letters.write(work.letters)
-                work.letters = []
+                self._dead_letters.write(work.letters)
             except OSError as exc:
                 work.problems["dead_letters_not_written"] = {"rows": _rows(work.letters), "problem": str(exc)}
+            else:
+                work.letters = []  # whatever becomes of older ones, these are kept
+                self._make_room_for_letters(work)
         if work.is_stale:
             try:
                 self._cursor_file.write(cursor)
@@ -134,14 +136,17 @@ class Settlement:
                 work.problems["segment_not_removed"] = {"file": str(files.data), "problem": str(exc)}
         work.doomed = unremoved
 
+    def _make_room_for_letters(self, work: _Work) -> None:
+        try:
+            work.dropped_files = self._dead_letters.make_room()
+        except OSError as exc:
+            work.problems["segment_not_removed"] = {"file": str(exc.filename), "problem": str(exc)}
+
     def _tell(self, work: _Work) -> None:
         if work.dropped_files:
             self._log.error("dead_letters_dropped", files=work.dropped_files)
-        dropped = 0
-        while sum(letter.rows.octets for letter in self.letters) > self._dead_letters.max_octets:
-            dropped += len(self.letters.pop(0).rows)
-        if dropped:
-            self._log.error("dead_letters_not_kept", rows=dropped)
+        if "dead_letters_not_written" in work.problems:
+            self._drop_letters()
         for event, facts in work.problems.items():
             if event not in self._told:
                 self._log.error(event, **facts, consequence="it is tried again")
@@ -149,6 +154,16 @@ class Settlement:
         if work.problems:
             self._again_at = self._clock() + _AGAIN_SECONDS
         self._component.impair("; ".join(f"{event}: {facts['problem']}" for event, facts in work.problems.items()))
+
+    def _drop_letters(self) -> None:
+        """Those that have no room in memory, oldest first, while the disk does not take them; the newest stays."""
+        held, drop = sum(letter.rows.octets for letter in self.letters), 0
+        while drop < len(self.letters) - 1 and held > self._dead_letters.max_octets:
+            held -= self.letters[drop].rows.octets
+            drop += 1
+        if drop:
+            self._log.error("dead_letters_not_kept", rows=_rows(self.letters[:drop]))
+        del self.letters[:drop]
 
 
 def _rows(letters: Sequence[DeadLetter]) -> int:

@@ -105,13 +105,13 @@ class SpoolStore:
         self._disk = disk or Disk()
         for folder in (settings.directory.parent, settings.directory.parent.parent):
             self._disk.sync_directory(folder)  # a name that a loss of power takes would take the spool with it
-        cursor_file = CursorFile(self._disk, settings.directory)
-        cursor = cursor_file.restored
         unremoved = remove_unfinished(self._disk, settings.directory)
         self._found = list_segments(self._disk, settings.directory)
         for newest in self._found[-1:]:
             check_format(self._disk, newest)
         self._without_index = list_without_index(self._disk, settings.directory)
+        cursor_file = CursorFile(self._disk, settings.directory)  # when all is found good: it stays open
+        cursor = cursor_file.restored
         number = next_number(self._disk, settings.directory, cursor)
         self._own = IndexHead(instance_id, lane, number)
         self._intake = Intake()
