@@ -97,7 +97,7 @@ def _recalled(path: Path, dumper: str) -> ToldTotals:
 
 
 def _write(path: Path, records: list[bytes], dumper: str) -> None:
-    """Whole or not at all, and on the disk."""
+    """Whole or not at all; without it, as after a loss of power that takes its name, all is told as new."""
     octets = packed(records, _place(dumper))
     temporary = path.with_name(f".{path.name}-new")
     try:
